@@ -1,0 +1,34 @@
+# Every target sets up what it needs; nothing else has to be installed or started first.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+
+.PHONY: demo test test-all check emulator clean
+
+demo: $(READY)
+	$(BIN)/python -m projections demo
+
+test: $(READY)
+	$(BIN)/python -m pytest -m "not slow"
+
+test-all: $(READY)
+	$(BIN)/python -m pytest
+
+check: $(READY)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -m "not slow"
+
+emulator: $(READY)
+	$(BIN)/python -m projections emulator
+
+clean:
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache build *.egg-info
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(READY): pyproject.toml requirements.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	touch $@
