@@ -1,0 +1,227 @@
+"""What a user writes in a catalog. Checked when built; an error names the projection, the field and the remedy."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, InstanceOf, ValidationError, model_validator
+
+from projections.errors import CatalogError
+from projections.keys import Hierarchical, Path, Strategy, parse_path, strategy
+
+RuleName: TypeAlias = Literal["skip", "keep", "deadletter"]
+"""What becomes of an item whose key is missing, null or no scalar: left out and counted, kept, or parked."""
+
+
+def _strategy(value: Any) -> Strategy:
+    try:
+        return strategy(value)
+    except CatalogError as error:
+        raise ValueError(f"{error.message}; {error.hint}") from error
+
+
+def _field_path(value: Any) -> str:
+    """A field name or a path -> a path."""
+    if not isinstance(value, str) or not value:
+        raise ValueError('give a field name or a path such as "/total"')
+    try:
+        parse_path(value if value.startswith("/") else f"/{value}")
+    except CatalogError as error:
+        raise ValueError(f"{error.message}; {error.hint}") from error
+    return value if value.startswith("/") else f"/{value}"
+
+
+KeyField = Annotated[InstanceOf[Path] | InstanceOf[Hierarchical], BeforeValidator(_strategy)]
+PathField = Annotated[str, BeforeValidator(_field_path)]
+
+
+class Declaration(BaseModel):
+    """A frozen, keyword-only value that is checked when built."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True, protected_namespaces=())
+
+    def __init__(self, **fields: Any) -> None:
+        try:
+            super().__init__(**fields)
+        except ValidationError as error:
+            raise CatalogError(
+                "; ".join(_explain(self, part) for part in error.errors()),
+                projection=str(fields["name"]) if "name" in fields else None,
+                hint=f"correct this {type(self).__name__} in the catalog",
+            ) from None
+
+
+def _explain(declaration: Declaration, error: Mapping[str, Any]) -> str:
+    where = ".".join(str(part) for part in error["loc"] if not str(part).startswith(("is-instance", "function-")))
+    text = str(error["msg"]).removeprefix("Value error, ")
+    if error["type"] == "extra_forbidden":
+        text = f"there is no such field; {type(declaration).__name__} has {', '.join(type(declaration).model_fields)}"
+    elif error["type"] == "missing":
+        text = "is required"
+    return f"{where}: {text}" if where else text
+
+
+class Source(Declaration):
+    """The container whose change feed is read."""
+
+    container: str = Field(min_length=1, max_length=255)
+    key: KeyField  # its partition key: one path, or a tuple of paths
+    database: str | None = None  # the catalog's when None
+
+    @property
+    def name(self) -> str:
+        return self.container
+
+
+class Throughput(Declaration):
+    """Request units per second of a container; none of the two means serverless or the database's shared throughput."""
+
+    manual: int | None = Field(default=None, ge=400)
+    autoscale: int | None = Field(default=None, ge=1000)  # the maximum
+
+    @model_validator(mode="after")
+    def _one(self) -> Throughput:
+        if self.manual is not None and self.autoscale is not None:
+            raise ValueError("give manual or autoscale, not both")
+        return self
+
+
+class Target(Declaration):
+    """The container that holds a projection's entries."""
+
+    container: str | None = Field(default=None, min_length=1, max_length=255)  # the projection's name when None
+    database: str | None = None  # the catalog's when None
+    throughput: Throughput = Field(default_factory=Throughput)
+    indexing: dict[str, Any] | None = None  # an indexing policy; the service's default when None
+    unique_keys: tuple[tuple[PathField, ...], ...] = ()
+    default_ttl: int | None = -1  # seconds; -1 lets single entries expire, None switches expiry off
+
+
+class SoftDelete(Declaration):
+    """An item counts as deleted when this field holds one of these values, by type and value."""
+
+    path: PathField
+    equals: tuple[str | int | float | bool | None, ...] = Field(default=(True,), min_length=1)
+
+    def __init__(self, path: str, **fields: Any) -> None:
+        super().__init__(path=path, **fields)
+
+
+class Projection(Declaration):
+    """What every kind of projection declares."""
+
+    name: str = Field(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+    source: Source
+    target: Target = Field(default_factory=Target)
+    version: int = Field(default=1, ge=1)
+    deletes: SoftDelete | None = None
+    ttl: Literal["mirror", "ignore"] = "mirror"  # expiring items: entries expire with them, or stay until verify
+    parked: Literal["remove", "keep"] = "remove"  # what becomes of the entries of an item that is parked
+    placement: Literal["tracked", "append_only"] = "tracked"
+    placement_buckets: int = Field(
+        default=16, ge=1, le=4096
+    )  # permanent for a version
+    strict: bool = True  # check the source after every write; only states that never flip back can do without
+
+    @property
+    def full_name(self) -> str:
+        """Name and version: what marks stored things as this projection's."""
+        return f"{self.name}@{self.version}"
+
+    @property
+    def container(self) -> str:
+        """The target container's name."""
+        named = self.target.container or self.name
+        return named if self.version == 1 else f"{named}-v{self.version}"
+
+
+class Index(Projection):
+    """One entry per item under another key."""
+
+    key: KeyField
+    include: tuple[PathField, ...] | None = None  # the fields to copy; all when None
+    exclude: tuple[PathField, ...] = ()
+    where: Callable[[Mapping[str, Any]], bool] | None = None  # a predicate of `field`, or a pure function
+    model: type[BaseModel] | None = None  # items that do not fit it are parked
+    missing: RuleName = "skip"
+    null: RuleName = "skip"
+    other: Literal["skip", "deadletter"] = "deadletter"  # the key is an object or array
+
+    @model_validator(mode="after")
+    def _fits(self) -> Index:
+        if self.include is not None and self.exclude:
+            raise ValueError("give include or exclude, not both")
+        keys = {"/" + "/".join(names) for names in self.key.fields}
+        for path in self.exclude:
+            if any(key == path or key.startswith(path + "/") for key in keys):
+                raise ValueError(f"exclude: {path} holds the key; an entry cannot be without it")
+        if any(key == "/id" for key in keys):
+            raise ValueError("key: /id is the entry's own id; copy the source id from the reserved property instead")
+        return self
+
+
+class Catalog(Declaration):
+    """The projections of one app, and the containers that they share."""
+
+    projections: tuple[InstanceOf[Index], ...]
+    database: str | None = None  # COSMOS_DATABASE when None
+    state: str = "projections-state"  # checkpoints and placement records
+    deadletters: str = "projections-deadletters"
+    leases: str = "projections-leases"  # the Functions host's
+    reserved: str = Field(default="_source", pattern=r"^_[A-Za-z][A-Za-z0-9_]*$")  # the property that marks entries
+
+    def __iter__(self) -> Iterator[Index]:  # type: ignore[override]
+        return iter(self.projections)
+
+    def __getitem__(self, name: str) -> Index:
+        """The projection of this name.
+
+        Raises:
+            CatalogError: there is none.
+        """
+        for projection in self.projections:
+            if projection.name == name:
+                return projection
+        known = ", ".join(sorted(p.name for p in self.projections))
+        raise CatalogError(f"there is no projection {name!r}", hint=f"the catalog has: {known or 'none'}")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Catalog:
+        _unique([p.full_name for p in self.projections], "two projections are called {}; give each its own name")
+        _unique([_place(p.target.database, p.container) for p in self.projections],
+                "two projections write to the container {}; give each its own target")  # fmt: skip
+        if re.fullmatch("_(rid|self|etag|ts|lsn|attachments)", self.reserved):
+            raise ValueError(f"reserved: {self.reserved} is the store's own; choose another name")
+        return self
+
+    @model_validator(mode="after")
+    def _no_loops(self) -> Catalog:
+        """A projection that feeds itself, directly or through others, would never come to rest."""
+        feeds = {_place(p.target.database, p.container): _place(p.source.database, p.source.container) for p in self}
+        shared = {_place(None, name) for name in (self.state, self.deadletters, self.leases)}
+        for projection in self:
+            start = step = _place(projection.target.database, projection.container)
+            if start in shared or feeds[start] in shared:
+                raise ValueError(
+                    f"projection {projection.name}: source or target is one of the worker's own containers"
+                )
+            for _ in feeds:
+                step = feeds.get(step, "")
+                if step == start:
+                    raise ValueError(
+                        f"projection {projection.name}: its target {projection.container} feeds its own source; "
+                        "write to another container"
+                    )
+        return self
+
+
+def _place(database: str | None, container: str) -> str:
+    return f"{database or ''}/{container}"
+
+
+def _unique(names: list[str], message: str) -> None:
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(message.format(name.strip("/")))

@@ -1,0 +1,90 @@
+"""Everything that can go wrong, as one tree. A docstring is the default message; a hint names what to do next."""
+
+from __future__ import annotations
+
+
+class ProjectionsError(Exception):
+    """Something went wrong."""
+
+    def __init__(
+        self,
+        message: str | None = None,
+        *,
+        projection: str | None = None,
+        item: str | None = None,
+        hint: str | None = None,
+    ) -> None:
+        self.message = message or (type(self).__doc__ or "").strip()
+        self.projection = projection
+        self.item = item
+        self.hint = hint
+        super().__init__(self.message)
+
+    def __str__(self) -> str:
+        where = ", ".join(
+            f"{word} {value}" for word, value in (("projection", self.projection), ("item", self.item)) if value
+        )
+        return f"{where}: {self.message}" if where else self.message
+
+
+class CatalogError(ProjectionsError):
+    """The catalog is wrong; nothing was touched."""
+
+
+class SettingsError(ProjectionsError):
+    """A setting is missing or wrong."""
+
+
+class UnsafeError(ProjectionsError):
+    """The set-up would lose or damage data, so the worker does not start."""
+
+
+class LoadError(ProjectionsError):
+    """The file cannot be loaded; nothing was written."""
+
+
+class ItemError(ProjectionsError):
+    """This item cannot be projected, however often it is tried: it is parked as a dead letter."""
+
+
+class TooLargeError(ItemError):
+    """The document or request is larger than the store takes (413)."""
+
+
+class PartitionFullError(ItemError):
+    """The logical partition is full (403/1014: 20 GB)."""
+
+
+class StoreError(ProjectionsError):
+    """The store refused or failed a call."""
+
+
+class ConflictError(StoreError):
+    """A condition failed: what was read is not what is there now (404, 409, 412)."""
+
+
+class TransientError(StoreError):
+    """The store is busy or away for a moment (408, 410, 429, 449, 5xx, time-outs): try again later.
+
+    `retry_after` is in seconds, 0 when the store named no time.
+    """
+
+    def __init__(self, message: str | None = None, *, retry_after: float = 0.0, hint: str | None = None) -> None:
+        super().__init__(message or "The store is busy or away for a moment.", hint=hint)
+        self.retry_after = retry_after
+
+
+class FatalError(StoreError):
+    """No call can succeed until somebody mends the set-up; the position is kept."""
+
+
+class UnauthorizedError(FatalError):
+    """The account refused the credentials (401, 403)."""
+
+
+class MissingContainerError(FatalError):
+    """A container or database does not exist (404/1003)."""
+
+
+class UnreachableError(FatalError):
+    """The account cannot be reached."""

@@ -1,0 +1,208 @@
+"""Partition keys: typed values, and the strategies that compute them from an item.
+
+A strategy has a write side (item -> key) and a read side (what to ask for). Values keep their type: 7, "7" and true
+are three keys, null and a missing value two more.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final, Protocol, TypeAlias, cast
+
+from projections.errors import CatalogError, ItemError
+
+
+class Undefined:
+    """The type of UNDEFINED."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "UNDEFINED"
+
+
+UNDEFINED: Final = Undefined()
+"""A value that is not there at all, which the store keeps apart from null."""
+
+KeyValue: TypeAlias = str | int | float | bool | None | Undefined
+
+MAX_KEY_BYTES: Final = 2_048
+"""facts.md 36. The longest partition key of a container with large keys."""
+MAX_EXACT: Final = 2**53
+"""Keys are hashed as doubles: whole numbers beyond this run into their neighbours."""
+
+
+@dataclass(frozen=True, slots=False)
+class Key:
+    """The partition key of one document, as canonical JSON: equal text means the same logical partition."""
+
+    text: str
+
+    @staticmethod
+    def of(*values: KeyValue) -> Key:
+        return Key(json.dumps([_encode(v) for v in values], ensure_ascii=False, separators=(",", ":")))
+
+    @staticmethod
+    def from_list(stored: Sequence[Any]) -> Key:
+        """From the stored form: a JSON list in which a missing value is {}."""
+        return Key.of(*(UNDEFINED if v == {} and isinstance(v, dict) else v for v in stored))
+
+    @cached_property
+    def values(self) -> tuple[KeyValue, ...]:
+        return tuple(UNDEFINED if isinstance(v, dict) else v for v in json.loads(self.text))
+
+    def to_list(self) -> list[Any]:
+        """The stored form: a JSON list in which a missing value is {}."""
+        return cast(list[Any], json.loads(self.text))
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def _encode(value: KeyValue) -> Any:
+    if isinstance(value, Undefined):
+        return {}
+    if isinstance(value, float) and value.is_integer() and abs(value) <= MAX_EXACT:
+        return int(value)  # the store takes 7 and 7.0 for one key
+    return value
+
+
+def at(item: Mapping[str, Any], path: Sequence[str]) -> Any:
+    """The value at a path of an item, or UNDEFINED."""
+    value: Any = item
+    for name in path:
+        if not isinstance(value, Mapping) or name not in value:
+            return UNDEFINED
+        value = value[name]
+    return value
+
+
+def parse_path(text: str) -> tuple[str, ...]:
+    """ "/a/b" -> ("a", "b").
+
+    Raises:
+        CatalogError: not a path.
+    """
+    if not text.startswith("/") or text == "/" or "" in text[1:].split("/"):
+        raise CatalogError(f"{text!r} is not a path", hint='write a path as "/field" or "/field/inner"')
+    return tuple(part.strip('"') for part in text[1:].split("/"))
+
+
+class Strategy(Protocol):
+    """How a key is computed from an item."""
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The partition key paths of a container keyed so, one a level."""
+
+    @property
+    def fields(self) -> tuple[tuple[str, ...], ...]:
+        """The item's fields that an entry must hold so that the store finds its key in it."""
+
+    def key(self, item: Mapping[str, Any]) -> tuple[Any, ...]:
+        """One raw value a level; UNDEFINED where there is none. They may be unfit as a key: see `problem`."""
+
+    def ask(self, *values: KeyValue) -> list[Key]:
+        """The keys to ask for to find every entry with these values, in level order."""
+
+
+@dataclass(frozen=True)
+class Path:
+    """The value at one path is the key."""
+
+    path: str
+
+    def __post_init__(self) -> None:
+        parse_path(self.path)
+
+    @cached_property
+    def _names(self) -> tuple[str, ...]:
+        return parse_path(self.path)
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        return (self.path,)
+
+    @property
+    def fields(self) -> tuple[tuple[str, ...], ...]:
+        return (self._names,)
+
+    def key(self, item: Mapping[str, Any]) -> tuple[Any, ...]:
+        return (at(item, self._names),)
+
+    def ask(self, *values: KeyValue) -> list[Key]:
+        return [Key.of(*values)]
+
+
+@dataclass(frozen=True)
+class Hierarchical:
+    """Up to three paths, one a level, from the broadest to the narrowest."""
+
+    levels: tuple[Path, ...]
+
+    def __post_init__(self) -> None:
+        if not 1 <= len(self.levels) <= 3:
+            raise CatalogError(
+                f"a hierarchical key has {len(self.levels)} levels", hint="Cosmos DB takes one to three levels"
+            )
+        if len(set(self.paths)) != len(self.levels):
+            raise CatalogError("a hierarchical key names a path twice", hint="give each level its own path")
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        return tuple(level.path for level in self.levels)
+
+    @property
+    def fields(self) -> tuple[tuple[str, ...], ...]:
+        return tuple(field for level in self.levels for field in level.fields)
+
+    def key(self, item: Mapping[str, Any]) -> tuple[Any, ...]:
+        return tuple(value for level in self.levels for value in level.key(item))
+
+    def ask(self, *values: KeyValue) -> list[Key]:
+        return [Key.of(*values)]
+
+
+def strategy(declared: Any) -> Strategy:
+    """A path, a tuple of paths, or a strategy -> the strategy.
+
+    Raises:
+        CatalogError: none of these.
+    """
+    if isinstance(declared, Path | Hierarchical):
+        return declared
+    if isinstance(declared, str):
+        return Path(declared)
+    if isinstance(declared, list | tuple) and declared:
+        levels = [Path(part) if isinstance(part, str) else part for part in declared]
+        if all(isinstance(level, Path) for level in levels):
+            return levels[0] if len(levels) == 1 else Hierarchical(tuple(levels))
+    raise CatalogError(
+        f"{declared!r} is not a key", hint='give a path such as "/orderId" or, for a hierarchical key, a tuple of paths'
+    )
+
+
+def problem(value: Any) -> str | None:
+    """Why a value cannot simply be a key: "missing", "null" or "other"; None when it can.
+
+    Raises:
+        ItemError: a number or text that the store would take for another one.
+    """
+    if isinstance(value, Undefined):
+        return "missing"
+    if value is None:
+        return "null"
+    if not isinstance(value, str | int | float):
+        return "other"
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int | float) and abs(value) > MAX_EXACT:
+        raise ItemError("a number too large for a key: beyond 2^53 neighbours become one key", hint="use text")
+    if isinstance(value, str) and len(value) > MAX_KEY_BYTES // 4 and len(value.encode()) > MAX_KEY_BYTES:
+        raise ItemError(
+            f"a key of {len(value.encode())} bytes; the store takes {MAX_KEY_BYTES}", hint="use a shorter key"
+        )
+    return None

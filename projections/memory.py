@@ -1,0 +1,166 @@
+"""A store in this process, for tests: the same promises as the real one, and faults by script."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field
+from typing import Any
+
+from projections.errors import ConflictError, MissingContainerError, TooLargeError
+from projections.identity import Place
+from projections.keys import Key, at, parse_path
+from projections.metering import charge
+from projections.store import (
+    Container,
+    Create,
+    Delete,
+    Description,
+    Document,
+    FeedRange,
+    Operation,
+    Page,
+    Replace,
+    Start,
+    WriteError,
+)
+
+MAX_DOCUMENT_BYTES = 2 * 1024 * 1024
+
+
+@dataclass
+class _Data:
+    description: Description
+    documents: dict[Place, Document] = field(default_factory=dict)
+    log: dict[Place, int] = field(default_factory=dict)  # the newest LSN of each document
+    lsn: int = 0
+
+
+class MemoryStore:
+    """Containers of documents in dicts. `before` is awaited with the name of every call: a place to fail or to pause.
+
+    `clock` gives the epoch second that `_ts` and expiry go by.
+    """
+
+    def __init__(
+        self,
+        *,
+        before: Callable[[str, Container], Awaitable[None]] | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._containers: dict[Container, _Data] = {}
+        self._before = before
+        self._clock = clock
+        self._etags = itertools.count(1)
+
+    async def _call(self, name: str, container: Container) -> _Data:
+        if self._before:
+            await self._before(name, container)
+        charge(1.0)
+        if container not in self._containers:
+            raise MissingContainerError(f"there is no container {container}")
+        return self._containers[container]
+
+    async def read(self, container: Container, places: Collection[Place]) -> dict[Place, Document]:
+        data = await self._call("read", container)
+        return {place: deepcopy(found) for place in places if (found := self._live(data, place)) is not None}
+
+    async def write(self, container: Container, key: Key, operations: Sequence[Operation]) -> list[str | None]:
+        data = await self._call("write", container)
+        assert 1 <= len(operations) <= 100, "a batch takes 1 to 100 operations (facts.md 36)"
+        before, lsn = dict(data.documents), data.lsn
+        try:
+            etags = []
+            for index, operation in enumerate(operations):
+                etags.append(self._apply(data, key, operation, index))
+        except WriteError:
+            data.documents, data.lsn = before, lsn
+            raise
+        data.lsn = lsn + 1
+        return etags
+
+    def _apply(self, data: _Data, key: Key, operation: Operation, index: int) -> str | None:
+        id_ = operation.id if isinstance(operation, Delete) else operation.document["id"]
+        place = Place(id_, key)
+        present = self._live(data, place)
+        if isinstance(operation, Create) and present is not None:
+            raise WriteError(index, ConflictError(f"{id_} exists (409)"))
+        if isinstance(operation, Replace | Delete):
+            if present is None:
+                raise WriteError(index, ConflictError(f"{id_} is absent (404)"))
+            if present["_etag"] != operation.etag:
+                raise WriteError(index, ConflictError(f"{id_} has changed (412)"))
+        if isinstance(operation, Delete):
+            del data.documents[place]
+            return None
+        return self._put(data, place, operation.document, index)
+
+    def _put(self, data: _Data, place: Place, document: Document, index: int) -> str:
+        stored = deepcopy(document)
+        found = Key.of(*(at(stored, parse_path(path)) for path in data.description.key_paths))
+        assert found == place.key, f"the document's key {found} is not the partition's {place.key}"
+        if len(json.dumps(stored, ensure_ascii=False).encode()) > MAX_DOCUMENT_BYTES:
+            raise WriteError(index, TooLargeError())
+        etag = f'"{next(self._etags):08x}"'
+        stored |= {"_etag": etag, "_ts": int(self._clock())}
+        data.documents[place] = stored
+        data.log[place] = data.lsn + 1
+        return etag
+
+    def _live(self, data: _Data, place: Place) -> Document | None:
+        document = data.documents.get(place)
+        if document is None or data.description.default_ttl is None:
+            return document
+        ttl = document.get("ttl", data.description.default_ttl)
+        if isinstance(ttl, int) and 0 < ttl <= self._clock() - document["_ts"]:
+            return None
+        return document
+
+    async def _documents(self, data: _Data) -> list[tuple[Place, Document]]:
+        return [(place, deepcopy(found)) for place in list(data.documents) if (found := self._live(data, place))]
+
+    async def query(
+        self, container: Container, text: str, parameters: Mapping[str, Any], key: Key | None = None
+    ) -> AsyncIterator[list[Any]]:
+        """Only `SELECT * FROM c`, whole or of one partition: the memory store has no query language."""
+        data = await self._call("query", container)
+        assert text == "SELECT * FROM c", "not supported by the memory store"
+        yield [document for place, document in await self._documents(data) if key is None or place.key == key]
+
+    async def feed_ranges(self, container: Container) -> list[FeedRange]:
+        await self._call("feed_ranges", container)
+        return [FeedRange("", "FF")]
+
+    async def changes(
+        self, container: Container, feed_range: FeedRange, since: str | Start, page_size: int
+    ) -> AsyncIterator[Page]:
+        data = await self._call("changes", container)
+        position = (data.lsn if since.now else 0) if isinstance(since, Start) else int(since)
+        while True:
+            live = ((data.log[place], place) for place, _ in await self._documents(data))
+            pending = sorted((change for change in live if change[0] > position), key=lambda change: change[0])
+            pending = [change for change in pending if change[0] <= pending[:page_size][-1][0]]  # an LSN stays whole
+            if not pending:
+                yield Page((), str(position))
+                return
+            position = pending[-1][0]
+            yield Page([deepcopy(data.documents[place]) | {"_lsn": lsn} for lsn, place in pending], str(position))
+            data = await self._call("changes", container)
+
+    async def describe(self, container: Container) -> Description | None:
+        if self._before:
+            await self._before("describe", container)
+        data = self._containers.get(container)
+        return data.description if data else None
+
+    async def create_container(self, wanted: Description) -> bool:
+        if wanted.container in self._containers:
+            return False
+        self._containers[wanted.container] = _Data(wanted)
+        return True
+
+    async def close(self) -> None:
+        return None

@@ -1,0 +1,230 @@
+"""The plan: what to do about one item, decided from its state, its placement record and what the target holds.
+
+Pure. The steps and their numbers are those of design 6. What a decision says is carried out by writer.py, every write
+under the condition that what was read here is still there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+from projections.entries import Entry
+from projections.identity import Identity, Place
+from projections.version import Order, Version
+
+FORMER_SECONDS: Final = 3_600
+"""How long a placement record remembers the places an item has left, for audit to look there."""
+
+
+@dataclass(frozen=True)
+class Placement:
+    """The stored record of which entries an item owns now."""
+
+    identity: Identity
+    version: Version
+    entries: tuple[Place, ...] = ()
+    former: tuple[tuple[Place, int], ...] = ()  # places left, and when (epoch seconds)
+    parked: bool = False  # there is a dead letter of this item
+    etag: str | None = field(default=None, compare=False)  # of the record itself; None: not stored yet
+
+
+@dataclass(frozen=True)
+class Stored:
+    """What the target holds at a place."""
+
+    version: Version
+    hash: str
+    etag: str
+
+
+@dataclass(frozen=True)
+class Confirm:
+    """Something stored does not look older than the state: ask the source whether the state is its present one."""
+
+    looks_older: bool
+
+
+@dataclass(frozen=True)
+class Nothing:
+    """The target is as it should be."""
+
+
+@dataclass(frozen=True)
+class Put:
+    """Write an entry: replace what was read (`etag`), or create it."""
+
+    entry: Entry
+    etag: str | None
+
+
+@dataclass(frozen=True)
+class Remove:
+    """Remove an entry that is still the one that was read."""
+
+    place: Place
+    etag: str
+
+
+@dataclass(frozen=True)
+class Rewrite:
+    """Same places, other content: the placement record stays as it is (step 4)."""
+
+    puts: tuple[Put, ...]
+
+
+@dataclass(frozen=True)
+class Rearrange:
+    """Placement first, then puts, then removes, then the final placement if it differs (step 5)."""
+
+    first: Placement
+    puts: tuple[Put, ...]
+    removes: tuple[Remove, ...]
+    last: Placement | None
+    unparks: bool  # the item's dead letter has had its time
+
+
+Decision: TypeAlias = Confirm | Nothing | Rewrite | Rearrange
+
+
+@dataclass(frozen=True)
+class Facts:
+    """All that a decision rests on."""
+
+    identity: Identity
+    version: Version  # of the state
+    wanted: tuple[Entry, ...]
+    placement: Placement | None
+    stored: Mapping[Place, Stored]  # whatever the target holds at the listed, wanted and remembered places
+    put: Collection[Place] = ()  # what this attempt has put, or may have
+    confirmed: bool = False  # the source said, after all this was read, that the state is its present one
+    parking: bool = False  # the item is being parked
+    keeping: bool = False  # ... and its entries stay as they are
+    tracked: bool = True
+    strict: bool = True
+
+
+def decide(facts: Facts, now: float) -> Decision:
+    """Steps 1 to 5 of the guarded write protocol. `now` in epoch seconds."""
+    listed = facts.placement.entries if facts.placement else ()
+    have = [place for place in _unique(listed, facts.put) if place in listed or place in facts.stored]
+    if _nothing_to_do(facts, have) or (not facts.tracked and not facts.wanted):
+        return Nothing()
+    doubt = None if facts.confirmed else _doubt(facts)
+    if doubt:
+        return doubt
+    if facts.parking and facts.keeping:
+        return _mark_parked(facts, have)
+    puts = tuple(_puts(facts))
+    if not facts.tracked:
+        return Rewrite(puts) if puts else Nothing()
+    if _in_place(facts, have):
+        return Rewrite(puts) if puts else Nothing()
+    return _rearrange(facts, have, puts, now)
+
+
+def _nothing_to_do(facts: Facts, have: list[Place]) -> bool:
+    """Nothing wanted and nothing there. A record is then worth its write only where no post-check guards it."""
+    placement = facts.placement
+    settled = placement.parked == facts.parking if placement else not facts.parking
+    guarded = facts.strict or (placement is not None and facts.version.against(placement.version) is Order.SAME)
+    return not facts.wanted and not have and settled and guarded
+
+
+def _doubt(facts: Facts) -> Confirm | None:
+    versions = [stored.version for stored in facts.stored.values()]
+    if facts.placement:
+        versions.append(facts.placement.version)
+    orders = {facts.version.against(version) for version in versions}
+    if orders <= {Order.NEWER, Order.SAME}:
+        return None
+    return Confirm(looks_older=Order.OLDER in orders)
+
+
+def _in_place(facts: Facts, have: list[Place]) -> bool:
+    """The placement record lists exactly what is wanted, and all of it is there."""
+    want = {entry.place for entry in facts.wanted}
+    return (
+        facts.placement is not None
+        and facts.placement.parked == facts.parking
+        and set(facts.placement.entries) == want == set(have)
+        and all(place in facts.stored for place in want)
+    )
+
+
+def _puts(facts: Facts) -> list[Put]:
+    puts = []
+    for entry in facts.wanted:
+        stored = facts.stored.get(entry.place)
+        if stored is None:
+            puts.append(Put(entry, None))
+        elif stored.hash != entry.hash:
+            puts.append(Put(entry, stored.etag))
+    return puts
+
+
+def _rearrange(facts: Facts, have: list[Place], puts: tuple[Put, ...], now: float) -> Rearrange:
+    want = [entry.place for entry in facts.wanted]
+    leaving = [place for place in have if place not in want]
+    old = facts.placement or Placement(facts.identity, facts.version)
+    version = _stamp(facts.version, old.version)
+    unparks = old.parked and not facts.parking
+    first = Placement(
+        facts.identity, version, tuple(_unique(have, want)), old.former, old.parked or facts.parking, old.etag
+    )
+    former = tuple((place, int(now)) for place in leaving) + tuple(
+        (place, left) for place, left in old.former if now - left < FORMER_SECONDS and place not in (*leaving, *want)
+    )
+    last = Placement(facts.identity, version, tuple(want), former, facts.parking) if leaving or unparks else None
+    removes = tuple(Remove(place, facts.stored[place].etag) for place in leaving if place in facts.stored)
+    return Rearrange(first, puts, removes, last, unparks)
+
+
+def _mark_parked(facts: Facts, have: list[Place]) -> Decision:
+    """The entries of a parked item stay; only the record says that there is a dead letter."""
+    old = facts.placement or Placement(facts.identity, facts.version)
+    if old.parked and facts.version.against(old.version) is Order.SAME:
+        return Nothing()
+    first = Placement(facts.identity, _stamp(facts.version, old.version), tuple(have), old.former, True, old.etag)
+    return Rearrange(first, (), (), None, unparks=False)
+
+
+def _stamp(version: Version, known: Version) -> Version:
+    """A gone item has no version of its own: it is the last known state, gone."""
+    return known.gone() if version.deleted and version.etag is None and version.ts is None else version
+
+
+def _unique(*places: Collection[Place]) -> list[Place]:
+    return list(dict.fromkeys(place for group in places for place in group))
+
+
+def placement_document(placement: Placement, partition: str, record_id: str, ttl: int) -> dict[str, Any]:
+    """The stored form. A record that lists nothing is a tombstone and expires after `ttl` seconds."""
+    # stored; change with a version
+    document: dict[str, Any] = {
+        "id": record_id,
+        "pk": partition,
+        "source": placement.identity.to_stored(),
+        "version": placement.version.to_stored(),
+        "entries": [place.to_stored() for place in placement.entries],
+    }
+    if placement.former:
+        document["former"] = [{**place.to_stored(), "left": left} for place, left in placement.former]
+    if placement.parked:
+        document["parked"] = True
+    if not placement.entries and not placement.parked:
+        document["ttl"] = ttl
+    return document
+
+
+def placement_from(document: Mapping[str, Any]) -> Placement:
+    """From the stored form."""
+    return Placement(
+        identity=Identity.from_stored(document["source"]),
+        version=Version.from_stored(document["version"]),
+        entries=tuple(Place.from_stored(stored) for stored in document["entries"]),
+        former=tuple((Place.from_stored(stored), stored["left"]) for stored in document.get("former", ())),
+        parked=document.get("parked", False),
+        etag=document["_etag"],
+    )

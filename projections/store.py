@@ -1,0 +1,140 @@
+"""The one narrow door to storage. cosmos.py opens it on a real account, memory.py in this process.
+
+Every method may raise TransientError (try again later) and FatalError (nothing can work until somebody mends it).
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeAlias
+
+from projections.declare import Throughput
+from projections.errors import ProjectionsError, StoreError
+from projections.identity import Place
+from projections.keys import Key
+
+Document: TypeAlias = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """The address of a container."""
+
+    database: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.database}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class FeedRange:
+    """An independent slice of the feed: hashed keys from `low` up to, not including, `high`, in hex."""
+
+    low: str
+    high: str
+
+    def __str__(self) -> str:
+        return f"{self.low or '0'}-{self.high}"
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Where a feed without a stored position begins: at its beginning, or (with `now`) after its present end."""
+
+    now: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Changes in feed order, and the position after the last of them. The position is opaque text."""
+
+    items: Sequence[Document]
+    position: str
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    document: Document
+
+
+@dataclass(frozen=True, slots=True)
+class Replace:
+    document: Document
+    etag: str
+
+
+@dataclass(frozen=True, slots=True)
+class Upsert:
+    document: Document
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    id: str
+    etag: str
+
+
+Operation: TypeAlias = Create | Replace | Upsert | Delete
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """What a container is like."""
+
+    container: Container
+    key_paths: tuple[str, ...]
+    default_ttl: int | None = None  # seconds; -1: only items that say so expire; None: expiry is off
+    indexing: Mapping[str, Any] | None = None  # an indexing policy; None: the service's default
+    unique_keys: tuple[tuple[str, ...], ...] = ()
+    throughput: Throughput = field(default_factory=Throughput)
+
+
+class WriteError(StoreError):
+    """One operation of a write was refused, and with it the whole write."""
+
+    def __init__(self, index: int, cause: ProjectionsError) -> None:
+        super().__init__(cause.message, hint=cause.hint)
+        self.index = index  # of the operation
+        self.cause = cause  # a ConflictError or an ItemError
+
+
+class Store(Protocol):
+    """Documents by place, writes under conditions, and the change feed."""
+
+    async def read(self, container: Container, places: Collection[Place]) -> dict[Place, Document]:
+        """The documents at these places, as one bulk read; absent ones are left out. Not a snapshot."""
+
+    async def write(self, container: Container, key: Key, operations: Sequence[Operation]) -> list[str | None]:
+        """Apply 1 to 100 operations of one logical partition, all or none; their new etags, None for a delete.
+
+        Raises:
+            WriteError: with a ConflictError when a condition failed or the document is absent (Replace, Delete) or
+                present (Create); with an ItemError when the store will never take the document.
+        """
+
+    def query(
+        self, container: Container, text: str, parameters: Mapping[str, Any], key: Key | None = None
+    ) -> AsyncIterator[list[Any]]:
+        """The pages of a query's answer; over all partitions when there is no key."""
+
+    async def feed_ranges(self, container: Container) -> list[FeedRange]:
+        """The present feed ranges, in order; together they cover the container."""
+
+    def changes(
+        self, container: Container, feed_range: FeedRange, since: str | Start, page_size: int
+    ) -> AsyncIterator[Page]:
+        """The latest-version feed of one range from a position, until it has nothing more.
+
+        The last page may be empty; its position is still worth keeping. A position stays valid when the range splits.
+        """
+
+    async def describe(self, container: Container) -> Description | None:
+        """What the container is like, or None where there is none."""
+
+    async def create_container(self, wanted: Description) -> bool:
+        """Create a container, and its database, where there is none; whether it did. Never changes an existing one."""
+
+    async def close(self) -> None:
+        """Let go of connections. Safe to repeat."""

@@ -1,0 +1,352 @@
+"""The guarded write protocol (design 6), for many items at once.
+
+Items go through the steps side by side, each step one bulk call or a few: read placements, read entries, decide,
+confirm what is in doubt, write. An item whose condition failed starts again from a fresh state and remembers what it
+has put, while the others are done. Within one item the steps are strictly serial.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from projections.batches import Write, write_all
+from projections.deadletters import DeadLetters
+from projections.entries import Rules, State, Wanted, document, wanted
+from projections.errors import ConflictError, ItemError, TransientError
+from projections.identity import Identity, Place, bucket, entry_id
+from projections.keys import Key
+from projections.outcomes import Outcome, Result
+from projections.plan import (
+    Confirm,
+    Decision,
+    Facts,
+    Placement,
+    Put,
+    Rearrange,
+    Rewrite,
+    Stored,
+    decide,
+    placement_document,
+    placement_from,
+)
+from projections.states import fresh
+from projections.store import Container, Create, Delete, Replace, Store
+from projections.version import Version
+
+MAX_AGE: Final = 5.0
+"""Seconds for which a state may be written after it was read."""
+TOMBSTONE_SECONDS: Final = 7 * 24 * 3600
+"""How long a placement record outlives its entries: longer than any redelivery."""
+LAG_SECONDS: Final = 0.1
+"""How long a replica is given to catch up before what it says counts against what was seen elsewhere."""
+NOTHING_WANTED: Final = Wanted()
+MAX_ROUNDS: Final = 30
+"""Rounds before an item that others keep changing is left for a later call."""
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where a projection's things are."""
+
+    source: Container
+    target: Container
+    state: Container
+
+
+@dataclass(eq=False)
+class Attempt:
+    """One item on its way. A new round keeps the state unless it starts `again`, and always what was put."""
+
+    state: State
+    read_at: float  # monotonic seconds
+    put: set[Place] = field(default_factory=set)  # what was put, or may have been
+    wrote: bool = False  # since the last post-check
+    error: ItemError | None = None  # why the item is being parked
+    lettered: bool = False  # a dead letter was written on the way
+    looked_older: bool = False
+    outcome: Outcome | None = None  # the last one that changed something
+    finished: bool = False
+    # of the present round
+    want: Wanted = NOTHING_WANTED
+    placement: Placement | None = None
+    stored: dict[Place, Stored] = field(default_factory=dict)
+    confirmed: bool = False
+    failed: bool = False
+
+    @property
+    def identity(self) -> Identity:
+        return self.state.identity
+
+    def new_round(self) -> None:
+        self.confirmed = self.failed = False
+
+    def again(self, state: State, read_at: float) -> None:
+        """Start again from a fresh state, remembering what was put."""
+        self.state, self.read_at = state, read_at
+        self.error, self.wrote = None, False
+
+    def result(self) -> Result:
+        if self.error:
+            return Result(self.identity, Outcome.PARKED, type(self.error).__name__, self.want.notes)
+        outcome = self.outcome or (
+            Outcome.STALE if self.looked_older else Outcome.SKIPPED if self.want.skip else Outcome.UNCHANGED
+        )
+        return Result(self.identity, outcome, self.want.skip, self.want.notes)
+
+
+class Writer:
+    """Brings the target in step with the states of items.
+
+    `now` gives epoch seconds, `monotonic` a steady clock. `concurrency` bounds the writes under way.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        rules: Rules,
+        places: Places,
+        deadletters: DeadLetters,
+        *,
+        concurrency: int = 32,
+        now: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._store = store
+        self._rules = rules
+        self._projection = rules.projection
+        self._places = places
+        self._deadletters = deadletters
+        self._gate = asyncio.Semaphore(concurrency)
+        self._now = now
+        self._monotonic = monotonic
+        self._sleep = sleep
+
+    async def apply(self, states: Iterable[State], read_at: float | None = None) -> list[Result]:
+        """Apply one state each of different items; what happened to each, in order.
+
+        `read_at`: when the states were read (monotonic seconds); now when None.
+
+        Raises:
+            TransientError: the store was busy for too long. Some items may be done; applying all again is safe.
+            FatalError: nothing can work until somebody mends the set-up.
+        """
+        read_at = self._monotonic() if read_at is None else read_at
+        attempts = [Attempt(state, read_at) for state in states]
+        for number in range(MAX_ROUNDS):
+            going = [attempt for attempt in attempts if not attempt.finished]
+            if not going:
+                return [attempt.result() for attempt in attempts]
+            if number > 1:  # somebody else is at work on these: let them finish
+                await self._sleep(min(1.0, 0.01 * 2**number) * random.random())
+            await self._round(going)
+        raise TransientError(f"{len(going)} items are being changed faster than they can be projected")
+
+    async def _round(self, attempts: list[Attempt]) -> None:
+        for attempt in attempts:
+            attempt.new_round()
+        await self._start_again([a for a in attempts if self._monotonic() - a.read_at > MAX_AGE])
+        self._want(attempts)
+        await self._read_placements(attempts)
+        await self._read_entries(attempts)
+        decided = await self._decide(attempts)
+        await self._park([attempt for attempt, _ in decided if attempt.error])
+        await self._rewrite([(a, d) for a, d in decided if isinstance(d, Rewrite)])
+        await self._rearrange([(a, d) for a, d in decided if isinstance(d, Rearrange)])
+        await self._start_again([a for a, _ in decided if a.failed and not a.error])
+        await self._finish([a for a, _ in decided if not a.failed])
+
+    # what an item should own
+
+    def _want(self, attempts: list[Attempt]) -> None:
+        for attempt in attempts:
+            attempt.want = NOTHING_WANTED
+            if attempt.error is None:
+                try:
+                    attempt.want = wanted(self._rules, attempt.state, self._now())
+                    for entry in attempt.want.entries:
+                        document(entry, attempt.state, self._rules.reserved, self._now())
+                except ItemError as error:
+                    attempt.error = error
+                    attempt.want = NOTHING_WANTED
+
+    # what is there
+
+    def _record(self, identity: Identity) -> Place:
+        number = bucket(identity, self._projection.placement_buckets)
+        return Place(entry_id(identity), Key.of(f"{self._projection.full_name}|{number}"))
+
+    async def _read_placements(self, attempts: list[Attempt]) -> None:
+        if self._projection.placement == "append_only":
+            return
+        places = {self._record(attempt.identity): attempt for attempt in attempts}
+        found = await self._store.read(self._places.state, places)
+        for place, attempt in places.items():
+            attempt.placement = placement_from(found[place]) if place in found else None
+
+    async def _read_entries(self, attempts: list[Attempt]) -> None:
+        places: dict[Place, Attempt] = {}
+        for attempt in attempts:
+            listed = attempt.placement.entries if attempt.placement else ()
+            places |= dict.fromkeys((*listed, *(e.place for e in attempt.want.entries), *attempt.put), attempt)
+            attempt.stored = {}
+        found = await self._store.read(self._places.target, places) if places else {}
+        for place, stored in found.items():
+            mark = stored.get(self._rules.reserved)
+            if isinstance(mark, Mapping):
+                places[place].stored[place] = Stored(Version.from_stored(mark), mark["hash"], stored["_etag"])
+            else:
+                places[place].error = ItemError(
+                    f"the target has a document {place.id} that is not the projection's",
+                    hint="give the projection a target of its own",
+                )
+
+    # what to do
+
+    async def _decide(self, attempts: list[Attempt]) -> list[tuple[Attempt, Decision]]:
+        """A decision each, for those whose state is not known to be outdated; the others have started again."""
+        decisions = {attempt: self._decision(attempt) for attempt in attempts}
+        doubtful = {a: d for a, d in decisions.items() if isinstance(d, Confirm)}
+        for attempt in await self._confirm(doubtful):
+            decisions[attempt] = self._decision(attempt)
+        return [(a, d) for a, d in decisions.items() if not isinstance(d, Confirm)]
+
+    def _decision(self, attempt: Attempt) -> Decision:
+        facts = Facts(
+            attempt.identity,
+            attempt.state.version,
+            attempt.want.entries,
+            attempt.placement,
+            attempt.stored,
+            put=attempt.put,
+            confirmed=attempt.confirmed,
+            parking=attempt.error is not None,
+            keeping=self._projection.parked == "keep",
+            tracked=self._projection.placement == "tracked",
+            strict=self._projection.strict,
+        )
+        return decide(facts, self._now())
+
+    async def _confirm(self, doubtful: Mapping[Attempt, Confirm]) -> list[Attempt]:
+        """Ask the source, after all else was read: its answer is at least as new. Returns those it confirms."""
+        if any(doubt.looks_older or attempt.state.gone for attempt, doubt in doubtful.items()):
+            await self._sleep(LAG_SECONDS)
+        for attempt, doubt in doubtful.items():
+            attempt.looked_older |= doubt.looks_older
+        confirmed = await self._still_present(list(doubtful))
+        for attempt in confirmed:
+            attempt.confirmed = True
+        return confirmed
+
+    async def _still_present(self, attempts: list[Attempt]) -> list[Attempt]:
+        """Those whose state is still the source's present one; the others start again from what it has now."""
+        if not attempts:
+            return []
+        read_at = self._monotonic()
+        present = await fresh(self._store, self._places.source, [a.identity for a in attempts])
+        same = []
+        for attempt, state in zip(attempts, present, strict=True):
+            if state.gone == attempt.state.gone and (state.gone or state.version.etag == attempt.state.version.etag):
+                same.append(attempt)
+            else:
+                attempt.again(state, read_at)
+        return same
+
+    async def _start_again(self, attempts: list[Attempt]) -> None:
+        if attempts:
+            read_at = self._monotonic()
+            states = await fresh(self._store, self._places.source, [a.identity for a in attempts])
+            for attempt, state in zip(attempts, states, strict=True):
+                attempt.again(state, read_at)
+
+    # writing
+
+    async def _park(self, attempts: list[Attempt]) -> None:
+        """The dead letter comes before anything is marked or removed: the item is on record whatever happens next."""
+        for attempt in attempts:
+            assert attempt.error
+            await self._deadletters.park(attempt.state, attempt.error)
+            attempt.lettered = True
+
+    async def _rewrite(self, decided: list[tuple[Attempt, Rewrite]]) -> None:
+        await self._put([(attempt, put) for attempt, decision in decided for put in decision.puts])
+        for attempt, _ in decided:
+            attempt.outcome = Outcome.WRITTEN
+
+    async def _rearrange(self, decided: list[tuple[Attempt, Rearrange]]) -> None:
+        """Step 5, in this order: the record of every place, the entries, what has to go, the final record."""
+        await self._place([(a, d.first, a.placement.etag if a.placement else None) for a, d in decided])
+        decided = [(a, d) for a, d in decided if not a.failed]
+        await self._put([(attempt, put) for attempt, decision in decided for put in decision.puts])
+        decided = [(a, d) for a, d in decided if not a.failed]
+        removes = [(attempt, remove) for attempt, decision in decided for remove in decision.removes]
+        await self._write(
+            self._places.target,
+            [(attempt, Write(remove.place.key, Delete(remove.place.id, remove.etag))) for attempt, remove in removes],
+        )
+        for attempt, _ in removes:
+            attempt.wrote = True
+        decided = [(a, d) for a, d in decided if not a.failed]
+        await self._unpark([attempt for attempt, decision in decided if decision.unparks])
+        await self._place([(a, d.last, a.placement.etag) for a, d in decided if d.last and a.placement])
+        for attempt, decision in decided:
+            attempt.outcome = _outcome(attempt, decision) or attempt.outcome
+
+    async def _put(self, puts: list[tuple[Attempt, Put]]) -> None:
+        writes = []
+        for attempt, put in puts:
+            attempt.put.add(put.entry.place)  # before it is sent: the answer may get lost
+            attempt.wrote = True
+            stored = document(put.entry, attempt.state, self._rules.reserved, self._now())
+            operation = Replace(stored, put.etag) if put.etag else Create(stored)
+            writes.append((attempt, Write(put.entry.place.key, operation)))
+        await self._write(self._places.target, writes)
+
+    async def _place(self, records: list[tuple[Attempt, Placement, str | None]]) -> None:
+        """Store placement records, each over the one that was read; the attempts then know the new ones."""
+        writes = []
+        for attempt, placement, etag in records:
+            place = self._record(attempt.identity)
+            stored = placement_document(placement, str(place.key.values[0]), place.id, TOMBSTONE_SECONDS)
+            writes.append((attempt, Write(place.key, Replace(stored, etag) if etag else Create(stored))))
+        results = await self._write(self._places.state, writes)
+        for (attempt, placement, _), etag in zip(records, results, strict=True):
+            attempt.placement = replace(placement, etag=etag)
+
+    async def _write(self, container: Container, writes: list[tuple[Attempt, Write]]) -> list[str | None]:
+        """Carry out writes; an attempt of which one is refused has failed in this round."""
+        results = await write_all(self._store, container, [write for _, write in writes], self._gate)
+        for (attempt, _), result in zip(writes, results, strict=True):
+            if isinstance(result, ItemError):
+                attempt.error, attempt.failed = result, True
+            elif isinstance(result, ConflictError):
+                attempt.failed = True
+            elif isinstance(result, Exception):
+                raise result
+        return [result if isinstance(result, str) else None for result in results]
+
+    # the end of a round
+
+    async def _unpark(self, attempts: list[Attempt]) -> None:
+        if attempts:
+            await self._deadletters.clear([attempt.identity for attempt in attempts])
+
+    async def _finish(self, attempts: list[Attempt]) -> None:
+        """Step 7: whoever wrote looks whether the source has moved on meanwhile."""
+        checked = [a for a in attempts if a.wrote and self._projection.strict]
+        unchecked = [a for a in attempts if a not in checked]
+        finished = unchecked + await self._still_present(checked)
+        for attempt in finished:
+            attempt.finished = True
+        await self._unpark([a for a in finished if a.lettered and not a.error])
+
+
+def _outcome(attempt: Attempt, decision: Rearrange) -> Outcome | None:
+    if decision.removes:
+        return Outcome.MOVED if attempt.want.entries else Outcome.REMOVED
+    return Outcome.WRITTEN if decision.puts else None
