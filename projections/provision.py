@@ -1,0 +1,136 @@
+"""The containers a catalog needs: what they should be like, whether they are there, and creating them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from projections.deadletters import DeadLetters
+from projections.declare import Catalog, Index, Projection
+from projections.errors import MissingContainerError, UnsafeError
+from projections.store import Container, Description, Store
+
+STATE_KEY_PATH = "/pk"
+# Read by id and key alone, so nothing but the key is indexed: that halves what a write of state costs.
+STATE_INDEXING = {
+    "indexingMode": "consistent",
+    "automatic": True,
+    "includedPaths": [{"path": "/pk/?"}],
+    "excludedPaths": [{"path": "/*"}],
+}
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where everything of a catalog is, in an account."""
+
+    catalog: Catalog
+    database: str  # where a declaration names none
+
+    def _at(self, database: str | None, name: str) -> Container:
+        return Container(database or self.catalog.database or self.database, name)
+
+    def source(self, projection: Projection) -> Container:
+        return self._at(projection.source.database, projection.source.container)
+
+    def target(self, projection: Projection) -> Container:
+        return self._at(projection.target.database, projection.container)
+
+    @property
+    def state(self) -> Container:
+        return self._at(None, self.catalog.state)
+
+    @property
+    def deadletters(self) -> Container:
+        return self._at(None, self.catalog.deadletters)
+
+    @property
+    def leases(self) -> Container:
+        return self._at(None, self.catalog.leases)
+
+
+def sources(layout: Layout) -> Iterator[Description]:
+    """The source containers, as declared. Teams have theirs; a local emulator needs them made."""
+    seen = set()
+    for projection in layout.catalog:
+        container = layout.source(projection)
+        if container not in seen:
+            seen.add(container)
+            yield Description(container, projection.source.key.paths, default_ttl=-1)
+
+
+def own(layout: Layout) -> Iterator[Description]:
+    """The containers that belong to the worker: targets, state, dead letters, and the Functions host's leases."""
+    for projection in layout.catalog:
+        yield target(layout, projection)
+    yield Description(layout.state, (STATE_KEY_PATH,), default_ttl=-1, indexing=STATE_INDEXING)
+    yield DeadLetters.description(layout.deadletters)
+    yield Description(layout.leases, ("/id",))
+
+
+def target(layout: Layout, projection: Index) -> Description:
+    """The target container of a projection, as declared."""
+    declared = projection.target
+    return Description(
+        layout.target(projection), projection.key.paths, declared.default_ttl, declared.indexing, declared.unique_keys,
+        declared.throughput,
+    )  # fmt: skip
+
+
+async def initialise(store: Store, layout: Layout, *, with_sources: bool = True) -> list[tuple[Container, bool]]:
+    """Create what is missing; for each container whether it was created. Never changes an existing one."""
+    wanted = [*sources(layout), *own(layout)] if with_sources else [*own(layout)]
+    return [(description.container, await store.create_container(description)) for description in wanted]
+
+
+async def check(store: Store, layout: Layout, projection: Index) -> int | None:
+    """Refuse a set-up that would lose or misplace entries; returns the source's default TTL in seconds.
+
+    Raises:
+        MissingContainerError: a container is not there.
+        UnsafeError: a container is not as the declaration needs it.
+    """
+    source = await _present(store, layout.source(projection), projection)
+    if source.key_paths != projection.source.key.paths:
+        raise UnsafeError(
+            f"source {source.container} is keyed {source.key_paths}, declared {projection.source.key.paths}",
+            projection=projection.name,
+            hint="declare Source(key=...) as the container has it: identities are read from these paths",
+        )
+    found = await _present(store, layout.target(projection), projection)
+    for problem in target_problems(found, projection, source):
+        raise problem
+    await _present(store, layout.state, projection)
+    await _present(store, layout.deadletters, projection)
+    return source.default_ttl
+
+
+def target_problems(found: Description, projection: Index, source: Description) -> Iterator[UnsafeError]:
+    """What about an existing target would damage the projection."""
+    if found.key_paths != projection.key.paths:
+        yield UnsafeError(
+            f"target {found.container} is keyed {found.key_paths}, declared {projection.key.paths}",
+            projection=projection.name,
+            hint="a container's key is permanent: raise the projection's version to build a new one",
+        )
+    if projection.ttl == "mirror" and source.default_ttl is not None and found.default_ttl is None:
+        yield UnsafeError(
+            f"target {found.container} has expiry off, so entries would outlive the items that expire in the source",
+            projection=projection.name,
+            hint='set its default TTL to -1 (on, no default), or declare ttl="ignore"',
+        )
+    if found.default_ttl is not None and found.default_ttl > 0:
+        yield UnsafeError(
+            f"target {found.container} expires entries after {found.default_ttl} s whatever the source says",
+            projection=projection.name,
+            hint="set its default TTL to -1 (on, no default)",
+        )
+
+
+async def _present(store: Store, container: Container, projection: Projection) -> Description:
+    description = await store.describe(container)
+    if description is None:
+        raise MissingContainerError(
+            f"there is no container {container}", projection=projection.name, hint="create it with `projections init`"
+        )
+    return description
