@@ -6,6 +6,7 @@ and the standard library, and knows nothing of containers, partitions or HTTP.
 
 from .engine import BoundQuery, Query, compile_query
 from .errors import QueryError
+from .plan import query_plan
 from .values import UNDEFINED
 
-__all__ = ["UNDEFINED", "BoundQuery", "Query", "QueryError", "compile_query"]
+__all__ = ["UNDEFINED", "BoundQuery", "Query", "QueryError", "compile_query", "query_plan"]

@@ -1,7 +1,7 @@
 """Puts a flat row of operands and operators in order of precedence.
 
-From tight to loose: unary; `* / %`; `+ -`; `< > <= >=`; `= !=`; `&`; `^`; `|`; `||`; IN, LIKE and BETWEEN; NOT; AND; OR;
-`??`; `? :`. The levels of the binary operators are those of Microsoft's own grammar, where `||` is looser than `=`.
+From tight to loose: unary; `* / %`; `+ -`; `< > <= >=`; `= !=`; `&`; `^`; `|`; `||`; IN, LIKE and BETWEEN; NOT; AND;
+OR; `??`; `? :`. The levels of the binary operators are those of Microsoft's own grammar, where `||` is looser than `=`.
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ def _spread(value: Any, each: bool) -> Iterable[Any]:
 
 
 def _collection(collection: Collection | Select, scope: Scope) -> Compiled:
-    assert isinstance(collection, Collection)  # noqa: S101 - narrowed by the callers
+    assert isinstance(collection, Collection)
     node: Node = Name(collection.name)
     return compile_expression(Path(node, collection.steps) if collection.steps else node, scope)
 
