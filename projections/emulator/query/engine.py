@@ -11,7 +11,7 @@ from .parse import parse
 from .points import Point, find_points
 from .scope import Scope
 from .select import compile_matches, compile_select, count, is_aggregate
-from .syntax import Select
+from .syntax import Parameter, Select, walk
 
 Parameters = Mapping[str, Any] | Sequence[Mapping[str, Any]] | None
 """`{"@name": value}`, or the list of `{"name": "@name", "value": value}` that clients send."""
@@ -28,6 +28,9 @@ class Query:
 
     def __init__(self, tree: Select) -> None:
         self.tree = tree
+        self.parameter_names = frozenset(part.name for part in walk(tree, True) if isinstance(part, Parameter))
+        # compiling once checks names, functions and clauses; 1 is a value that fits wherever a parameter may stand
+        self.bind(dict.fromkeys(self.parameter_names, 1))
         self.is_value = tree.value is not None
         self.has_aggregate = is_aggregate(tree)
         self.has_group_by = bool(tree.group_by)

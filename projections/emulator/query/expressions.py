@@ -69,14 +69,14 @@ def _name(node: Name, scope: Scope) -> Compiled:
 
 
 def _path(node: Path, scope: Scope) -> Compiled:
-    get = compile_expression(node.base, scope)
-    steps = node.steps
-    if isinstance(node.base, Name) and isinstance(steps[0], Literal) and isinstance(steps[0].value, str):
-        get = _property(scope.slot(node.base.name), steps[0].value)
-        steps = steps[1:]
-    for step in steps:
-        get = _step(get, compile_expression(step, scope))
-    return get
+    base = compile_expression(node.base, scope)
+    if len(node.steps) == 1 and isinstance(node.base, Name) and isinstance(key := constant(node.steps[0], scope), str):
+        return _property(scope.slot(node.base.name), key)
+    keys = [constant(step, scope) for step in node.steps]
+    if NotImplemented not in keys:
+        return lambda env: _follow(base(env), keys)
+    steps = [compile_expression(step, scope) for step in node.steps]
+    return lambda env: _follow(base(env), [step(env) for step in steps])
 
 
 def _property(slot: int, key: str) -> Compiled:
@@ -89,8 +89,10 @@ def _property(slot: int, key: str) -> Compiled:
     return get
 
 
-def _step(get: Compiled, key: Compiled) -> Compiled:
-    return lambda env: member(get(env), key(env))
+def _follow(value: Any, keys: list[Any]) -> Any:
+    for key in keys:
+        value = member(value, key)
+    return value
 
 
 def member(value: Any, key: Any) -> Any:

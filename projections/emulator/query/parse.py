@@ -42,6 +42,7 @@ RESERVED = frozenset(
     """AND ARRAY AS ASC BETWEEN BY DESC DISTINCT EXISTS FALSE FROM GROUP IN JOIN LIKE NOT NULL OR ORDER SELECT TOP TRUE
     UDF UNDEFINED VALUE WHERE""".split()  # noqa: SIM905 - a column of words reads worse
 )
+_OPENING, _CLOSING = frozenset(["LPAR", "LSQB", "LBRACE"]), frozenset(["RPAR", "RSQB", "RBRACE"])
 _CONSTANTS = {"true": True, "false": False, "null": None, "undefined": UNDEFINED}
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 _ESCAPES = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "/": "/", "\\": "\\", '"': '"', "'": "'"}
@@ -88,11 +89,11 @@ class _DepthLimit(PostLex):
     def process(self, stream: Iterator[Token]) -> Iterator[Token]:
         depth = 0
         for token in stream:
-            if token in ("(", "[", "{"):
+            if token.type in _OPENING:
                 depth += 1
                 if depth > MAX_DEPTH:
                     raise QueryError(f"The query is nested deeper than {MAX_DEPTH} levels.")
-            elif token in (")", "]", "}"):
+            elif token.type in _CLOSING:
                 depth -= 1
             yield token
 

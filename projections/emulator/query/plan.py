@@ -36,10 +36,13 @@ def query_plan(text: str, parameters: Parameters = None, partition_key_paths: Se
     The ranges are always the whole key space: a client visits every range, which is right if not the least work.
     `partition_key_paths` is what a narrower answer would need.
     """
-    bound = compile_query(text).bind(parameters)
+    try:
+        info = _query_info(compile_query(text).bind(parameters))
+    except RecursionError:
+        raise QueryError("The query is nested too deeply.") from None
     return {
         "partitionedQueryExecutionInfoVersion": 2,
-        "queryInfo": _query_info(bound),
+        "queryInfo": info,
         "queryRanges": [dict(_FULL_RANGE)],
     }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from functools import lru_cache
@@ -10,7 +11,7 @@ from typing import Any
 from ..errors import QueryError
 
 MAX_PATTERN = 1000
-MAX_WORK = 10**8  # steps of a backtracking match, at worst
+MAX_WORK = 2 * 10**8  # steps of a backtracking match, at worst
 _FLAGS = {"i": re.IGNORECASE, "m": re.MULTILINE, "s": re.DOTALL, "x": re.VERBOSE}
 _QUANTIFIER = re.compile(r"[*+]|\{\d*,\d*\}")
 _CLASS = re.compile(r"\[\^?\]?(?:\\.|[^\]\\])*\]", re.DOTALL)
@@ -25,10 +26,11 @@ def like_matcher(pattern: str, escape: Any) -> Callable[[str], Any]:
     if escape is not None and (not isinstance(escape, str) or len(escape) != 1):
         raise QueryError("ESCAPE needs a string of one character.")
     first, *rest = _like_parts(pattern, escape)
-    if not rest:
-        return re.compile(first, re.DOTALL).fullmatch
     middle = "".join(f"(?>.*?{part})" for part in rest[:-1])
-    return re.compile(f"{first}{middle}.*{rest[-1]}", re.DOTALL).fullmatch
+    try:
+        return re.compile(f"{first}{middle}.*{rest[-1]}" if rest else first, re.DOTALL).fullmatch
+    except re.error as error:
+        raise QueryError(f"LIKE: the pattern is not valid ({error}).") from None
 
 
 def _like_parts(pattern: str, escape: str | None) -> list[str]:
@@ -64,10 +66,10 @@ def _character_set(text: str) -> str:
 def regex_match(text: str, pattern: str, modifiers: str = "") -> bool:
     """`RegexMatch(text, pattern, modifiers)`: whether the pattern occurs in the text."""
     compiled, loops = _regex(pattern, modifiers)
-    if max(len(text), 1) ** max(loops, 1) > MAX_WORK and loops > 1:
-        raise QueryError(
-            f"RegexMatch: a pattern with {loops} repetitions is too costly for a text of {len(text)} characters."
-        )
+    # in the worst case every way to place the start and the ends of the repetitions in the text is tried
+    free = loops + (not pattern.startswith("^") or "m" in modifiers)
+    if loops and math.comb(len(text) + free, free) > MAX_WORK:
+        raise QueryError(f"RegexMatch: {loops} repetitions are too costly for a text of {len(text)} characters.")
     return compiled.search(text) is not None
 
 

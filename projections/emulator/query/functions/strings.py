@@ -57,7 +57,7 @@ def to_text(value: Any) -> Any:
     """`ToString`: strings as they are, everything else as JSON."""
     if value is UNDEFINED or isinstance(value, str):
         return value
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return json.dumps(number(value) if isinstance(value, float) else value, ensure_ascii=False, separators=(",", ":"))
 
 
 def _parsed(*kinds: type) -> Callable[[str], Any]:
