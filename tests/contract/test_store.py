@@ -1,0 +1,222 @@
+"""What every store promises (store.py)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from projections.errors import ConflictError, ItemError, MissingContainerError, TooLargeError
+from projections.identity import Place
+from projections.keys import UNDEFINED, Key, KeyValue
+from projections.metering import measured
+from projections.store import (
+    Container,
+    Create,
+    Delete,
+    Description,
+    FeedRange,
+    Page,
+    Replace,
+    Start,
+    Store,
+    Upsert,
+    WriteError,
+)
+
+A = Key.of("a")
+
+
+async def refused(store: Store, container: Container, key: Key, *operations: Any) -> WriteError:
+    with pytest.raises(WriteError) as raised:
+        await store.write(container, key, operations)
+    return raised.value
+
+
+async def put(store: Store, container: Container, id_: str, key: Key = A, **fields: Any) -> str:
+    [etag] = await store.write(container, key, [Upsert({"id": id_, "k": key.values[0], **fields})])
+    assert etag
+    return etag
+
+
+async def pages(store: Store, container: Container, since: str | Start, size: int = 100) -> list[Page]:
+    [feed_range] = await store.feed_ranges(container)
+    return [page async for page in store.changes(container, feed_range, since, size)]
+
+
+def ids(found: list[Page]) -> list[str]:
+    return [item["id"] for page in found for item in page.items]
+
+
+async def test_what_was_created_can_be_read(store: Store, container: Container) -> None:
+    [etag] = await store.write(container, A, [Create({"id": "1", "k": "a", "n": 9007199254740993, "t": "日本 🙂"})])
+    found = await store.read(container, [Place("1", A), Place("2", A)])
+    assert list(found) == [Place("1", A)]
+    document = found[Place("1", A)]
+    assert (document["n"], document["t"], document["_etag"]) == (9007199254740993, "日本 🙂", etag)
+    assert isinstance(document["_ts"], int)
+
+
+async def test_an_id_is_unique_within_its_key_only(store: Store, container: Container) -> None:
+    for key in ("a", "b"):
+        await store.write(container, Key.of(key), [Create({"id": "1", "k": key, "mine": key})])
+    found = await store.read(container, [Place("1", Key.of("a")), Place("1", Key.of("b"))])
+    assert {place.key.values[0]: document["mine"] for place, document in found.items()} == {"a": "a", "b": "b"}
+
+
+ODD_KEYS: list[KeyValue] = ["", " ", "x/y", 'q"', "日本", 7, "7", 7.5, -1, 0, True, False, None, UNDEFINED]
+
+
+async def test_every_type_of_key_is_its_own(store: Store, container: Container) -> None:
+    keys = [Key.of(value) for value in ODD_KEYS]
+    for n, (key, value) in enumerate(zip(keys, ODD_KEYS, strict=True)):
+        document = {"id": "same", "n": n} | ({} if value is UNDEFINED else {"k": value})
+        await store.write(container, key, [Create(document)])
+    found = await store.read(container, [Place("same", key) for key in keys])
+    assert [found[Place("same", key)]["n"] for key in keys] == list(range(len(keys)))
+    for key in keys:
+        await store.write(container, key, [Delete("same", found[Place("same", key)]["_etag"])])
+    assert await store.read(container, [Place("same", key) for key in keys]) == {}
+
+
+LEVELS: list[tuple[KeyValue, KeyValue]] = [("u", "s"), (None, "s"), (UNDEFINED, "s"), ("", "s"), ("u", UNDEFINED)]
+
+
+async def test_levels_of_a_hierarchical_key_do_not_shift(store: Store, database: str) -> None:
+    container = Container(database, "levels")
+    await store.create_container(Description(container, ("/t", "/u", "/s")))
+    keys = [Key.of("t1", *levels) for levels in LEVELS]
+    for n, key in enumerate(keys):
+        fields = {name: v for name, v in zip("tus", key.values, strict=True) if v is not UNDEFINED}
+        await store.write(container, key, [Create({"id": "same", "n": n, **fields})])
+    found = await store.read(container, [Place("same", key) for key in keys])
+    assert [found[Place("same", key)]["n"] for key in keys] == list(range(len(keys)))
+    for key in keys:
+        document = found[Place("same", key)]
+        plain = {name: value for name, value in document.items() if not name.startswith("_")}
+        await store.write(container, key, [Replace(plain | {"n": -1}, document["_etag"])])
+    found = await store.read(container, [Place("same", key) for key in keys])
+    assert [document["n"] for document in found.values()] == [-1] * len(keys)
+    for key in keys:
+        await store.write(container, key, [Delete("same", found[Place("same", key)]["_etag"])])
+
+
+async def test_create_is_refused_where_something_is(store: Store, container: Container) -> None:
+    await put(store, container, "1")
+    error = await refused(store, container, A, Create({"id": "1", "k": "a"}))
+    assert (error.index, type(error.cause)) == (0, ConflictError)
+
+
+@pytest.mark.parametrize("operation", [Replace({"id": "1", "k": "a"}, '"no such"'), Delete("1", '"no such"')])
+async def test_a_write_over_something_else_is_refused(store: Store, container: Container, operation: Any) -> None:
+    for present in (False, True):
+        if present:
+            await put(store, container, "1")
+        error = await refused(store, container, A, operation)
+        assert isinstance(error.cause, ConflictError)
+
+
+async def test_a_batch_is_all_or_nothing_and_says_which_operation_failed(store: Store, container: Container) -> None:
+    etag = await put(store, container, "1", n=1)
+    operations = [Upsert({"id": "2", "k": "a"}), Replace({"id": "1", "k": "a", "n": 2}, '"old"'), Delete("1", etag)]
+    for _ in range(2):  # the same operations again: nothing was taken out of them
+        error = await refused(store, container, A, *operations)
+        assert (error.index, type(error.cause)) == (1, ConflictError)
+    found = await store.read(container, [Place("1", A), Place("2", A)])
+    assert [document["n"] for document in found.values()] == [1]
+
+
+async def test_a_batch_gives_an_etag_for_each_write(store: Store, container: Container) -> None:
+    etag = await put(store, container, "1")
+    operations = [Create({"id": "2", "k": "a"}), Replace({"id": "1", "k": "a", "n": 2}, etag)]
+    etags = await store.write(container, A, operations)
+    found = await store.read(container, [Place("1", A), Place("2", A)])
+    assert etags == [found[Place("2", A)]["_etag"], found[Place("1", A)]["_etag"]]
+    assert await store.write(container, A, [Delete("2", str(etags[0])), Delete("1", str(etags[1]))]) == [None, None]
+
+
+async def test_a_document_over_two_megabytes_is_refused_for_good(store: Store, container: Container) -> None:
+    error = await refused(store, container, A, Create({"id": "1", "k": "a", "body": "x" * 2_100_000}))
+    assert isinstance(error.cause, TooLargeError)
+    assert isinstance(error.cause, ItemError)
+
+
+async def test_a_missing_container_is_said_to_be_missing(store: Store, database: str) -> None:
+    nowhere = Container(database, "nowhere")
+    with pytest.raises(MissingContainerError):
+        await store.read(nowhere, [Place("1", A)])
+    with pytest.raises(MissingContainerError):
+        await store.write(nowhere, A, [Upsert({"id": "1", "k": "a"})])
+    assert await store.describe(nowhere) is None
+
+
+async def test_a_container_is_created_once_and_described(store: Store, database: str) -> None:
+    wanted = Description(Container(database, "c"), ("/t", "/u"), default_ttl=-1)
+    assert [await store.create_container(wanted), await store.create_container(wanted)] == [True, False]
+    found = await store.describe(wanted.container)
+    assert found
+    assert (found.key_paths, found.default_ttl) == (("/t", "/u"), -1)
+
+
+async def test_the_feed_gives_each_item_once_in_its_newest_version(store: Store, container: Container) -> None:
+    for n in range(5):
+        await put(store, container, str(n), n=n)
+    await put(store, container, "1", n=11)
+    found = await pages(store, container, Start(), size=2)
+    assert ids(found) == ["0", "2", "3", "4", "1"]
+    newest = [item for page in found for item in page.items][-1]
+    assert (newest["n"], type(newest["_lsn"])) == (11, int)
+    assert not found[-1].items
+
+
+async def test_every_position_of_the_feed_can_be_resumed(store: Store, container: Container) -> None:
+    for n in range(6):
+        await put(store, container, str(n))
+    found = await pages(store, container, Start(), size=2)
+    for number, page in enumerate(found):
+        assert ids(await pages(store, container, page.position)) == ids(found[number + 1 :])
+
+
+async def test_a_read_to_the_end_leaves_a_position_that_gives_only_what_is_new(
+    store: Store, container: Container
+) -> None:
+    await put(store, container, "1")
+    [*_, last] = await pages(store, container, Start())
+    assert ids(await pages(store, container, last.position)) == []
+    await put(store, container, "2")
+    assert ids(await pages(store, container, last.position)) == ["2"]
+
+
+async def test_a_feed_from_now_leaves_out_what_was(store: Store, container: Container) -> None:
+    await put(store, container, "1")
+    [*_, last] = await pages(store, container, Start(now=True))
+    await put(store, container, "2")
+    assert ids(await pages(store, container, last.position)) == ["2"]
+
+
+async def test_the_feed_of_an_empty_container_is_empty_and_resumable(store: Store, container: Container) -> None:
+    [page] = await pages(store, container, Start())
+    assert not page.items
+    await put(store, container, "1")
+    assert ids(await pages(store, container, page.position)) == ["1"]
+
+
+async def test_feed_ranges_cover_everything(store: Store, container: Container) -> None:
+    [feed_range] = await store.feed_ranges(container)
+    assert feed_range == FeedRange("", "FF")
+
+
+async def test_a_query_gives_a_partition_or_everything(store: Store, container: Container) -> None:
+    await put(store, container, "1")
+    await put(store, container, "2", Key.of("b"))
+    everything = [d["id"] async for page in store.query(container, "SELECT * FROM c", {}) for d in page]
+    assert sorted(everything) == ["1", "2"]
+    assert [d["id"] async for page in store.query(container, "SELECT * FROM c", {}, A) for d in page] == ["1"]
+
+
+async def test_calls_are_counted_with_what_they_cost(store: Store, container: Container) -> None:
+    await put(store, container, "0")
+    with measured() as cost:
+        await put(store, container, "1")
+    assert cost.calls == 1
+    assert cost.request_units > 0
