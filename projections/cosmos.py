@@ -217,8 +217,8 @@ class CosmosStore:
     async def query(
         self, container: Container, text: str, parameters: Mapping[str, Any], key: Key | None = None
     ) -> AsyncIterator[list[Any]]:
-        proxy, _ = await self._open(container)
-        scope = {"partition_key": _argument(key)} if key is not None else {}
+        proxy, paths = await self._open(container)
+        scope = {"partition_key": _argument(key, len(paths))} if key is not None else {}
         given = [{"name": name, "value": value} for name, value in parameters.items()]
         pages = aiter(proxy.query_items(text, parameters=given, **scope).by_page())
         while True:
@@ -316,9 +316,9 @@ def _feed_scope(feed_range: FeedRange, since: str | Start) -> dict[str, Any]:
     return {"feed_range": {"Range": bounds}, "start_time": "Now" if since.now else "Beginning"}
 
 
-def _argument(key: Key) -> Any:
-    """A key as the SDK takes it."""
-    if len(key.values) > 1:
+def _argument(key: Key, levels: int = 1) -> Any:
+    """A key as the SDK takes it; for queries also the prefix of a key of so many levels."""
+    if max(levels, len(key.values)) > 1:
         return [{} if isinstance(value, Undefined) else value for value in key.values]
     (value,) = key.values
     if isinstance(value, Undefined):

@@ -117,7 +117,10 @@ class Store(Protocol):
     def query(
         self, container: Container, text: str, parameters: Mapping[str, Any], key: Key | None = None
     ) -> AsyncIterator[list[Any]]:
-        """The pages of a query's answer; over all partitions when there is no key."""
+        """The pages of a query's answer; over all partitions when there is no key.
+
+        A key with fewer values than the container has levels is a prefix: it asks for everything below.
+        """
 
     async def feed_ranges(self, container: Container) -> list[FeedRange]:
         """The present feed ranges, in order; together they cover the container."""
