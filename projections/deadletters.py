@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from projections.entries import State
 from projections.errors import ConflictError, ItemError
-from projections.identity import Identity, Place, entry_id
+from projections.identity import Identity, Place
 from projections.keys import Key
 from projections.store import Container, Delete, Description, Document, Store, Upsert, WriteError
 
@@ -55,7 +55,7 @@ class DeadLetters:
         return Description(container, (KEY_PATH,), default_ttl=None)
 
     def _place(self, identity: Identity) -> Place:
-        return Place(entry_id(identity), Key.of(self._projection))
+        return Place(identity.entry_id, Key.of(self._projection))
 
     async def park(self, state: State, error: ItemError) -> None:
         """Record that an item could not be projected."""

@@ -12,8 +12,8 @@ from pydantic import ValidationError
 
 from projections.declare import Index
 from projections.errors import ItemError, TooLargeError
-from projections.identity import Identity, Place, entry_id
-from projections.keys import UNDEFINED, Key, KeyValue, Undefined, at, parse_path, problem
+from projections.identity import Identity, Place
+from projections.keys import UNDEFINED, Key, KeyValue, at, parse_path, problem
 from projections.version import Version
 from projections.where import kind, same
 
@@ -21,6 +21,9 @@ SYSTEM: Final = frozenset({"_rid", "_self", "_etag", "_ts", "_attachments", "_ls
 """The store's own properties; an entry gets its own."""
 MAX_DOCUMENT_BYTES: Final = 2 * 1024 * 1024
 """facts.md 36."""
+
+MARK_BYTES: Final = 4_096
+"""Kept for what is added to the content: the entry's id, `ttl`, the mark with the source's key (2,048 bytes)."""
 
 Skip = Literal["deleted", "expired", "where", "missing key", "null key", "key is no scalar", "gone"]
 
@@ -156,7 +159,9 @@ _SKIPS: Final[Mapping[str, Skip]] = {"missing": "missing key", "null": "null key
 def _entry(rules: Rules, identity: Identity, item: Mapping[str, Any], key: Key) -> Entry:
     content = _content(rules.projection, item)
     expires = _expires(rules, item)
-    return Entry(Place(entry_id(identity), key), content, expires, content_hash(content, expires))
+    text = canonical(content, expires)
+    _fits(content, len(text))
+    return Entry(Place(identity.entry_id, key), content, expires, content_hash(text))
 
 
 def _content(projection: Index, item: Mapping[str, Any]) -> dict[str, Any]:
@@ -203,30 +208,35 @@ def _expires(rules: Rules, item: Mapping[str, Any]) -> int | None:
     return int(item["_ts"] + ttl)
 
 
-def content_hash(content: Mapping[str, Any], expires: int | None) -> str:
-    """What tells two contents apart: 128 bits over sorted JSON and the expiry, in hex."""
+def canonical(content: Mapping[str, Any], expires: int | None) -> str:
+    """What the content hash is taken of: sorted, ASCII JSON of the content and its expiry."""
     # stored; change with a version
-    text = json.dumps([content, expires], sort_keys=True, separators=(",", ":"))
+    return json.dumps([content, expires], sort_keys=True, separators=(",", ":"))
+
+
+def content_hash(text: str) -> str:
+    """What tells two contents apart: the first 128 bits of SHA-256, in hex."""
+    # stored; change with a version
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def document(entry: Entry, state: State, reserved: str, now: float) -> dict[str, Any]:
-    """The document to store for an entry.
+def _fits(content: Mapping[str, Any], at_most: int) -> None:
+    """Refuse what the store would refuse. `at_most`: the escaped length, which is never below the bytes."""
+    if at_most + MARK_BYTES <= MAX_DOCUMENT_BYTES:
+        return
+    size = len(json.dumps(content, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass"))
+    if size + MARK_BYTES > MAX_DOCUMENT_BYTES:
+        raise TooLargeError(
+            f"the entry would have {size + MARK_BYTES} bytes; the store takes {MAX_DOCUMENT_BYTES}",
+            hint="leave fields out with include or exclude",
+        )
 
-    Raises:
-        TooLargeError: the store would refuse it.
-    """
+
+def document(entry: Entry, state: State, reserved: str, now: float) -> dict[str, Any]:
+    """The document to store for an entry."""
     # stored; change with a version
     stored: dict[str, Any] = {**entry.content, "id": entry.place.id}
     stored[reserved] = {**state.identity.to_stored(), **state.version.to_stored(), "hash": entry.hash}
     if entry.expires is not None:
         stored["ttl"] = max(1, entry.expires - int(now))
-    size = len(json.dumps(stored, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass"))
-    if size > MAX_DOCUMENT_BYTES:
-        raise TooLargeError(f"the entry would have {size} bytes; the store takes {MAX_DOCUMENT_BYTES}",
-                            hint="leave fields out with include or exclude")  # fmt: skip
     return stored
-
-
-def is_scalar(value: Any) -> bool:
-    return not isinstance(value, Undefined) and (value is None or isinstance(value, str | int | float | bool))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
@@ -42,6 +42,22 @@ class Identity:
         # SHA-256 of the key as canonical JSON, a line feed, the id; all UTF-8. The JSON holds no bare line feed.
         return hashlib.sha256(f"{self.key.text}\n{self.id}".encode("utf-8", "surrogatepass")).digest()
 
+    @cached_property
+    def entry_id(self) -> str:
+        """The id of the entry made from this item: a stable, valid Cosmos id of at most 97 characters.
+
+        It starts with the source id as far as that is plain text, for people; what tells it from any other item's is
+        the digest of the whole identity (160 bits).
+        """
+        # stored; change with a version
+        readable = re.sub(r"[^A-Za-z0-9_.-]", "_", self.id[:READABLE])
+        return f"{readable}~{base64.b32encode(self.digest[:20]).decode().lower()}"
+
+    def bucket(self, buckets: int) -> int:
+        """The placement bucket: the first four bytes of the digest, big-endian, modulo the number of buckets."""
+        # stored; change with a version
+        return int.from_bytes(self.digest[:4], "big") % buckets
+
     def __str__(self) -> str:
         return f"{self.id!r} of {self.key}"
 
@@ -60,25 +76,3 @@ class Place:
     def to_stored(self) -> dict[str, Any]:
         # stored; change with a version
         return {"id": self.id, "key": self.key.to_list()}
-
-
-def entry_id(identity: Identity) -> str:
-    """The id of the entry made from an item: stable, a valid Cosmos id, at most 97 characters, unlike any other item's.
-
-    It starts with the source id as far as that is plain text, for people; what tells it apart is the digest of the
-    whole identity (160 bits).
-    """
-    # stored; change with a version
-    readable = re.sub(r"[^A-Za-z0-9_.-]", "_", identity.id[:READABLE])
-    return f"{readable}~{base64.b32encode(identity.digest[:20]).decode().lower()}"
-
-
-def bucket(identity: Identity, buckets: int) -> int:
-    """The placement bucket of an item: the first four bytes of the digest, big-endian, modulo the number of buckets."""
-    # stored; change with a version
-    return int.from_bytes(identity.digest[:4], "big") % buckets
-
-
-def newest_of(changes: Sequence[tuple[Identity, Any]]) -> dict[Identity, Any]:
-    """The last change of each item, where the feed delivers an item's states in order (facts.md 13)."""
-    return dict(changes)

@@ -35,7 +35,10 @@ class PatientStore:
             wait=_wait,
             reraise=True,
         )
-        return await retrying(call)
+        async for attempt in retrying:
+            with attempt:
+                return await call()
+        raise AssertionError("tenacity ends by returning or raising")
 
     async def read(self, container: Container, places: Collection[Place]) -> dict[Place, Document]:
         return await self._try(lambda: self._store.read(container, places))

@@ -18,7 +18,7 @@ from projections.batches import Write, write_all
 from projections.deadletters import DeadLetters
 from projections.entries import Rules, State, Wanted, document, wanted
 from projections.errors import ConflictError, ItemError, TransientError
-from projections.identity import Identity, Place, bucket, entry_id
+from projections.identity import Identity, Place
 from projections.keys import Key
 from projections.outcomes import Outcome, Result
 from projections.plan import (
@@ -169,17 +169,14 @@ class Writer:
             if attempt.error is None:
                 try:
                     attempt.want = wanted(self._rules, attempt.state, self._now())
-                    for entry in attempt.want.entries:
-                        document(entry, attempt.state, self._rules.reserved, self._now())
                 except ItemError as error:
                     attempt.error = error
-                    attempt.want = NOTHING_WANTED
 
     # what is there
 
     def _record(self, identity: Identity) -> Place:
-        number = bucket(identity, self._projection.placement_buckets)
-        return Place(entry_id(identity), Key.of(f"{self._projection.full_name}|{number}"))
+        number = identity.bucket(self._projection.placement_buckets)
+        return Place(identity.entry_id, Key.of(f"{self._projection.full_name}|{number}"))
 
     async def _read_placements(self, attempts: list[Attempt]) -> None:
         if self._projection.placement == "append_only":
