@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, InstanceOf, ValidationError, model_validator
 
@@ -13,6 +13,9 @@ from projections.keys import Hierarchical, Path, Strategy, parse_path, strategy
 
 RuleName: TypeAlias = Literal["skip", "keep", "deadletter"]
 """What becomes of an item whose key is missing, null or no scalar: left out and counted, kept, or parked."""
+
+STORES_OWN: Final = re.compile("_(rid|self|etag|ts|lsn|attachments)")
+"""Properties that the store writes itself, whatever a document says."""
 
 
 def _strategy(value: Any) -> Strategy:
@@ -151,12 +154,15 @@ class Index(Projection):
     def _fits(self) -> Index:
         if self.include is not None and self.exclude:
             raise ValueError("give include or exclude, not both")
-        keys = {"/" + "/".join(names) for names in self.key.fields}
         for path in self.exclude:
-            if any(key == path or key.startswith(path + "/") for key in keys):
+            names = parse_path(path)
+            if any(key[: len(names)] == names for key in self.key.fields):
                 raise ValueError(f"exclude: {path} holds the key; an entry cannot be without it")
-        if any(key == "/id" for key in keys):
-            raise ValueError("key: /id is the entry's own id; copy the source id from the reserved property instead")
+        for key in self.key.fields:
+            if key == ("id",):
+                raise ValueError("key: /id is the entry's own id; use the path of another field")
+            if key[0] == "ttl" or STORES_OWN.fullmatch(key[0]):
+                raise ValueError(f"key: /{key[0]} is not copied to entries; use the path of another field")
         return self
 
 
@@ -188,19 +194,20 @@ class Catalog(Declaration):
     @model_validator(mode="after")
     def _consistent(self) -> Catalog:
         _unique([p.full_name for p in self.projections], "two projections are called {}; give each its own name")
-        _unique([_place(p.target.database, p.container) for p in self.projections],
+        _unique([self._place(p.target.database, p.container) for p in self.projections],
                 "two projections write to the container {}; give each its own target")  # fmt: skip
-        if re.fullmatch("_(rid|self|etag|ts|lsn|attachments)", self.reserved):
+        if STORES_OWN.fullmatch(self.reserved):
             raise ValueError(f"reserved: {self.reserved} is the store's own; choose another name")
         return self
 
     @model_validator(mode="after")
     def _no_loops(self) -> Catalog:
         """A projection that feeds itself, directly or through others, would never come to rest."""
-        feeds = {_place(p.target.database, p.container): _place(p.source.database, p.source.container) for p in self}
-        shared = {_place(None, name) for name in (self.state, self.deadletters, self.leases)}
+        place = self._place
+        feeds = {place(p.target.database, p.container): place(p.source.database, p.source.container) for p in self}
+        shared = {place(None, name) for name in (self.state, self.deadletters, self.leases)}
         for projection in self:
-            start = step = _place(projection.target.database, projection.container)
+            start = step = place(projection.target.database, projection.container)
             if start in shared or feeds[start] in shared:
                 raise ValueError(
                     f"projection {projection.name}: source or target is one of the worker's own containers"
@@ -214,9 +221,8 @@ class Catalog(Declaration):
                     )
         return self
 
-
-def _place(database: str | None, container: str) -> str:
-    return f"{database or ''}/{container}"
+    def _place(self, database: str | None, container: str) -> str:
+        return f"{database or self.database or ''}/{container}"
 
 
 def _unique(names: list[str], message: str) -> None:

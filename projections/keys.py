@@ -199,10 +199,10 @@ def problem(value: Any) -> str | None:
         return "other"
     if isinstance(value, bool):
         return None
-    if isinstance(value, int | float) and abs(value) > MAX_EXACT:
+    if isinstance(value, int | float) and not abs(value) <= MAX_EXACT:  # NaN is not, either
         raise ItemError("a number too large for a key: beyond 2^53 neighbours become one key", hint="use text")
-    if isinstance(value, str) and len(value) > MAX_KEY_BYTES // 4 and len(value.encode()) > MAX_KEY_BYTES:
-        raise ItemError(
-            f"a key of {len(value.encode())} bytes; the store takes {MAX_KEY_BYTES}", hint="use a shorter key"
-        )
+    if isinstance(value, str) and len(value) > MAX_KEY_BYTES // 4:
+        size = len(value.encode("utf-8", "surrogatepass"))
+        if size > MAX_KEY_BYTES:
+            raise ItemError(f"a key of {size} bytes; the store takes {MAX_KEY_BYTES}", hint="use a shorter key")
     return None
