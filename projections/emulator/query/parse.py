@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator
 from functools import cache
@@ -32,7 +31,7 @@ from .syntax import (
     Source,
     Subquery,
 )
-from .values import UNDEFINED
+from .values import UNDEFINED, number
 
 MAX_LENGTH = 512 * 1024  # the service's own limit on the text of a query
 MAX_DEPTH = 100
@@ -124,8 +123,8 @@ def _name(token: str) -> str:
 
 
 def _number(text: str) -> int | float:
-    value = float(text)
-    if math.isinf(value):
+    value = number(float(text))
+    if value is UNDEFINED:
         raise QueryError(f"Syntax error, the number {text[:20]}… is out of range.")
     return int(text) if text.isdigit() else value
 
@@ -149,7 +148,7 @@ class _Builder(Transformer[Token, Any]):
         )
 
     def condition(self, parts: list[Any]) -> Select:
-        return Select(star=True, sources=parts[0], where=parts[1])
+        return Select(value=Literal(True), sources=parts[0], where=parts[1])
 
     def top(self, parts: list[Any]) -> Any:
         return parts[0]
