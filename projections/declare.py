@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import Annotated, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, InstanceOf, ValidationError, model_validator
 
@@ -36,7 +36,10 @@ def _field_path(value: Any) -> str:
     return value if value.startswith("/") else f"/{value}"
 
 
-KeyField = Annotated[InstanceOf[Path] | InstanceOf[Hierarchical], BeforeValidator(_strategy)]
+if TYPE_CHECKING:
+    KeyField: TypeAlias = Any  # a catalog writes a path or a tuple of paths; the declaration holds a strategy
+else:
+    KeyField = Annotated[InstanceOf[Path] | InstanceOf[Hierarchical], BeforeValidator(_strategy)]
 PathField = Annotated[str, BeforeValidator(_field_path)]
 
 

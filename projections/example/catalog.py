@@ -24,7 +24,7 @@ by_status = Index(
     deletes=deleted,
 )
 
-# Only the few that matter, checked against a model, under a key of two levels: ask for a region, or for one customer in it.
+# Only the few that matter, checked against a model, under a key of two levels: ask for a region or a customer in it.
 big_open = Index(
     name="big-open-orders",
     source=orders,
