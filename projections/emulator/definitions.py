@@ -116,8 +116,8 @@ def _indexing_policy(sent: Any) -> dict[str, Any]:
     made: dict[str, Any] = {"indexingMode": mode, "automatic": sent.get("automatic", True)}
     if mode == "none":
         return {**made, "automatic": False, "includedPaths": [], "excludedPaths": []}
-    excluded = list(sent.get("excludedPaths") or [])
-    included = list(sent.get("includedPaths") or [])
+    excluded = _paths(sent, "excludedPaths")
+    included = [_without_old_kinds(one) for one in _paths(sent, "includedPaths")]
     if not included and not any(one.get("path") == "/*" for one in excluded):
         included = [{"path": "/*"}]
     if _ETAG_PATH not in excluded:
@@ -127,6 +127,22 @@ def _indexing_policy(sent: Any) -> dict[str, Any]:
         if sent.get(name):
             made[name] = sent[name]
     return made
+
+
+def _paths(policy: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
+    paths = policy.get(name) or []
+    if not isinstance(paths, list) or not all(
+        isinstance(one, dict) and isinstance(one.get("path"), str) for one in paths
+    ):
+        raise bad_request(f"The indexing policy's {name} has to be an array of objects with a 'path'.")
+    return list(paths)
+
+
+def _without_old_kinds(path: dict[str, Any]) -> dict[str, Any]:
+    """Hash and range indexes of single types are a thing of the past: the service takes them and drops them."""
+    kept = [one for one in path.get("indexes") or [] if isinstance(one, dict) and one.get("kind") == "Spatial"]
+    made = {name: value for name, value in path.items() if name != "indexes"}
+    return made | {"indexes": kept} if kept else made
 
 
 def _conflict_policy(sent: Any) -> dict[str, Any]:

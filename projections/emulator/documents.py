@@ -7,7 +7,7 @@ from projections.emulator.account import Account
 from projections.emulator.catalog import Container
 from projections.emulator.errors import STALE_CONTAINER, ServiceError, bad_request, key_mismatch, not_found
 from projections.emulator.exchange import Reply, Request
-from projections.emulator.items import Answer, Preconditions, change, from_json
+from projections.emulator.items import Answer, Preconditions, change, document_of, from_json
 from projections.emulator.keys import Key, key_from_header, key_of
 from projections.emulator.scopes import KEY_HEADER
 
@@ -43,7 +43,7 @@ def on_post(account: Account, container: Container, request: Request) -> Reply:
         return queries.QueryRun(account.storage, container, request, account.answers).query()
     if request.flag("x-ms-cosmos-is-batch-request"):
         return _batch(account, container, request)
-    document = from_json(request.body)
+    document = document_of(request.body)
     key = _key(container, request)
     when = _preconditions(request)
     with change(account.storage, container) as one:
@@ -68,7 +68,7 @@ def on_read(account: Account, container: Container, request: Request, item_id: s
 
 def on_replace(account: Account, container: Container, request: Request, item_id: str) -> Reply:
     """PUT .../docs/z"""
-    document = from_json(request.body)
+    document = document_of(request.body)
     key = _key(container, request)
     with change(account.storage, container) as one:
         answer = one.replace(key, item_id, document, _preconditions(request))

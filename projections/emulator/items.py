@@ -73,6 +73,13 @@ def to_json(value: Any) -> bytes:
         return _encode_ascii(value).encode()
 
 
+def document_of(body: bytes) -> Any:
+    """An item's request body; 413 when the text, escapes included, is too large."""
+    if len(body) > MAX_ITEM_BYTES:
+        raise ServiceError(413, "Request size is too large: an item may have 2 MB at most.")
+    return from_json(body)
+
+
 def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
 

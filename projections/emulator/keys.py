@@ -80,8 +80,8 @@ def split_path(path: str) -> tuple[str, ...]:
         if not rest.startswith("/"):
             raise bad_request(f"The path '{path}' is invalid: it has to start with '/'.")
         rest = rest[1:]
-        if rest.startswith('"'):
-            end = rest.find('"', 1)
+        if rest[:1] in ('"', "'"):
+            end = rest.find(rest[0], 1)
             if end < 0:
                 raise bad_request(f"The path '{path}' is invalid: a quote is not closed.")
             parts.append(rest[1:end])

@@ -9,7 +9,7 @@ from typing import Any
 from projections.emulator import charges, offers
 from projections.emulator.account import Account
 from projections.emulator.catalog import Container, Database
-from projections.emulator.errors import bad_request, precondition_failed
+from projections.emulator.errors import bad_request, not_found, precondition_failed
 from projections.emulator.exchange import Reply, Request, feed_body
 from projections.emulator.items import from_json, to_json
 from projections.emulator.queries import parse_body
@@ -174,6 +174,13 @@ def read_ranges(container: Container, request: Request) -> Reply:
     body = feed_body(container.rid, "PartitionKeyRanges", [to_json(one) for one in listed])
     headers = {"etag": etag, "x-ms-item-count": str(len(listed))}
     return Reply("read_ranges", body=body, headers=headers, container=container)
+
+
+def list_conflicts(container: Container, request: Request, conflict: list[str]) -> Reply:
+    """The conflicts feed, which is empty: only accounts with several write regions have conflicts."""
+    if conflict:
+        raise not_found(f"conflict {conflict[0]}")
+    return _listed("list_conflicts", container.rid, "Conflicts", [], request)
 
 
 # -- offers --

@@ -13,7 +13,6 @@ _UNSUPPORTED = {
     "sprocs": "A stored procedure",
     "triggers": "A trigger",
     "udfs": "A user-defined function",
-    "conflicts": "The conflicts feed",
     "users": "A user",
     "permissions": "A permission",
     "clientencryptionkeys": "A client encryption key",
@@ -83,6 +82,8 @@ def _containers(account: Account, request: Request, container: Container, rest: 
         case ["pkranges"]:
             documents.check_headers(container, request)
             return metadata.read_ranges(container, _only(request, "GET"))
+        case ["conflicts", *conflict]:
+            return metadata.list_conflicts(container, _only(request, "GET", "POST"), conflict)
         case ["operations", "partitionkeydelete"]:
             documents.check_headers(container, request)
             return documents.on_delete_key(account, container, _only(request, "POST"))

@@ -7,6 +7,7 @@ import logging
 import ssl
 import sys
 import uuid
+from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -147,14 +148,19 @@ class Emulator:
                     raise ServiceError(413, "Request size is too large.")
                 chunks.append(chunk)
             body = b"".join(chunks)
-        target = incoming.raw_path.partition("?")[0]
-        try:
-            path = tuple(unquote(part, errors="strict") for part in target.split("/") if part)
-        except UnicodeDecodeError:
-            raise bad_request("The path is not valid UTF-8.") from None
+        path = _segments(incoming.raw_path)
         host = incoming.headers.get("host") or f"{self.host}:{self.port}"
         scheme = "https" if self.https else "http"
         return Request(incoming.method, path, incoming.headers, body, f"{scheme}://{host}/")
+
+
+@lru_cache(maxsize=4096)
+def _segments(target: str) -> tuple[str, ...]:
+    """The decoded parts of a request target."""
+    try:
+        return tuple(unquote(part, errors="strict") for part in target.partition("?")[0].split("/") if part)
+    except UnicodeDecodeError:
+        raise bad_request("The path is not valid UTF-8.") from None
 
 
 def _refusal(error: ServiceError) -> Reply:
