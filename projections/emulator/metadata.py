@@ -12,8 +12,9 @@ from projections.emulator.catalog import Container, Database
 from projections.emulator.errors import bad_request, not_found, precondition_failed
 from projections.emulator.exchange import Reply, Request, feed_body
 from projections.emulator.items import from_json, to_json
-from projections.emulator.queries import parse_body
+from projections.emulator.queries import CROSS_PARTITION_HEADER, CROSS_PARTITION_TEXT, parse_body
 from projections.emulator.query import QueryError, compile_query
+from projections.emulator.scopes import KEY_HEADER
 
 REGION = "Local"
 _QUERY_ENGINE = {
@@ -176,10 +177,12 @@ def read_ranges(container: Container, request: Request) -> Reply:
     return Reply("read_ranges", body=body, headers=headers, container=container)
 
 
-def list_conflicts(container: Container, request: Request, conflict: list[str]) -> Reply:
+def conflicts(container: Container, request: Request, conflict: list[str]) -> Reply:
     """The conflicts feed, which is empty: only accounts with several write regions have conflicts."""
     if conflict:
         raise not_found(f"conflict {conflict[0]}")
+    if request.method == "POST" and KEY_HEADER not in request.headers and not request.flag(CROSS_PARTITION_HEADER):
+        raise bad_request(CROSS_PARTITION_TEXT)
     return _listed("list_conflicts", container.rid, "Conflicts", [], request)
 
 

@@ -21,6 +21,11 @@ from projections.emulator.query import QueryError, compile_query, query_plan
 from projections.emulator.scopes import Scope, scope_of
 from projections.emulator.storage import SEQUENCE_BITS, Item, Storage
 
+CROSS_PARTITION_HEADER = "x-ms-documentdb-query-enablecrosspartition"
+CROSS_PARTITION_TEXT = (
+    f"Cross partition query is required but disabled. Please set {CROSS_PARTITION_HEADER} to true, specify "
+    "x-ms-documentdb-partitionkey, or revise your query to avoid this exception."
+)
 DEFAULT_PAGE = 100
 LARGEST_PAGE = 1000
 MAX_PAGE_BYTES = 4 * 1024 * 1024  # the service's own limit of a response
@@ -126,14 +131,10 @@ class QueryRun:
     def _check_scope(self, compiled: Any, bound: Any) -> None:
         if self.scope.by_range or self.scope.key is not None:
             return
-        if not self.request.flag("x-ms-documentdb-query-enablecrosspartition"):
+        if not self.request.flag(CROSS_PARTITION_HEADER):
             if pins_one_key(self.container, bound):
                 return
-            raise bad_request(
-                "Cross partition query is required but disabled. Please set x-ms-documentdb-query-"
-                "enablecrosspartition to true, specify x-ms-documentdb-partitionkey, or revise your query to avoid "
-                "this exception."
-            )
+            raise bad_request(CROSS_PARTITION_TEXT)
         if (
             compiled.has_aggregate
             and not compiled.is_value

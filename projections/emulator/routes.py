@@ -83,7 +83,7 @@ def _containers(account: Account, request: Request, container: Container, rest: 
             documents.check_headers(container, request)
             return metadata.read_ranges(container, _only(request, "GET"))
         case ["conflicts", *conflict]:
-            return metadata.list_conflicts(container, _only(request, "GET", "POST"), conflict)
+            return metadata.conflicts(container, _only(request, "GET", "POST", "DELETE"), conflict)
         case ["operations", "partitionkeydelete"]:
             documents.check_headers(container, request)
             return documents.on_delete_key(account, container, _only(request, "POST"))
