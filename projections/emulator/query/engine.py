@@ -29,8 +29,6 @@ class Query:
     def __init__(self, tree: Select) -> None:
         self.tree = tree
         self.parameter_names = frozenset(part.name for part in walk(tree, True) if isinstance(part, Parameter))
-        # compiling once checks names, functions and clauses; 1 is a value that fits wherever a parameter may stand
-        self.bind(dict.fromkeys(self.parameter_names, 1))
         self.is_value = tree.value is not None
         self.has_aggregate = is_aggregate(tree)
         self.has_group_by = bool(tree.group_by)
@@ -43,6 +41,8 @@ class Query:
         derived = any(isinstance(source.collection, Select) for source in tree.sources[:1])
         # rows stream one document at a time, whatever documents come before or after
         self.is_plain = bool(tree.sources) and not (whole or derived or self.has_top or self.has_offset_limit)
+        # compiling once checks names, functions and clauses; 1 is a value that fits wherever a parameter may stand
+        self.bind(dict.fromkeys(self.parameter_names, 1))
 
     def bind(self, parameters: Parameters = None) -> BoundQuery:
         """The query with values for its parameters. Raises `QueryError` for one that is missing or does not fit."""
@@ -62,10 +62,18 @@ class BoundQuery:
         self.top = count(query.tree.top, "TOP", self._scope)
         self.offset = count(query.tree.offset, "OFFSET", self._scope)
         self.limit = count(query.tree.limit, "LIMIT", self._scope)
+        whole = query.has_aggregate and query.is_value and not query.has_group_by
+        self._is_one_value = whole and not self.offset and self.limit != 0 and self.top != 0
 
-    def rows(self, documents: Iterable[Mapping[str, Any]]) -> Iterator[Any]:
-        """The answer over these documents, in their order unless sorted; one at a time where the query is plain."""
-        return self._rows((), documents)
+    def rows(self, documents: Iterable[Mapping[str, Any]], partial: bool = False) -> Iterator[Any]:
+        """The answer over these documents, in their order unless sorted; one at a time where the query is plain.
+
+        `SELECT VALUE` of an aggregate that has no value (MAX over nothing) is null in a whole answer. In a partial
+        one, which a client merges with those of other ranges, it is no row: a null would be taken for a value.
+        Raises `QueryError` for what only shows while running, such as a scalar subquery with two rows.
+        """
+        rows = self._rows((), documents)
+        return rows if partial or not self._is_one_value else _or_null(rows)
 
     def matches(self, document: Mapping[str, Any]) -> bool:
         """Whether the document passes FROM, JOIN and WHERE."""
@@ -81,6 +89,10 @@ class BoundQuery:
     @cached_property
     def _matches(self) -> Any:
         return compile_matches(self.query.tree, self._scope, root=True)[0]
+
+
+def _or_null(rows: Iterator[Any]) -> Iterator[Any]:
+    yield next(rows, None)
 
 
 def _values(parameters: Parameters) -> Mapping[str, Any]:

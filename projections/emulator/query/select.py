@@ -31,7 +31,6 @@ class _Parts:
     group: tuple[Compiled, ...]
     aggregates: tuple[Aggregate, ...]
     order: tuple[tuple[Compiled, bool], ...]
-    null_row: bool
 
 
 def compile_select(node: Select, outer: Scope, root: bool = False) -> Rows:
@@ -50,8 +49,6 @@ def compile_select(node: Select, outer: Scope, root: bool = False) -> Rows:
         if whole
         else tuple((compile_expression(part.expression, selecting), part.descending) for part in node.order_by),
         aggregates=tuple(selecting.aggregates) if isinstance(selecting, GroupScope) else (),
-        # an aggregate without a value is a row of null at the top (as clients merge it), no row in a subquery
-        null_row=root and whole and node.value is not None,
     )
     distinct, window = node.distinct, _window(node, scope)
 
@@ -87,8 +84,6 @@ def _values(parts: _Parts, env: Env, documents: Iterable[Any] | None) -> Iterato
         value = parts.project(row)
         if value is not UNDEFINED:
             yield value
-        elif parts.null_row:
-            yield None
 
 
 def _sorted(rows: list[Env], order: tuple[tuple[Compiled, bool], ...]) -> list[Env]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from projections.emulator.query import compile_query
+
 SALES = [
     {"id": "1", "shop": "a", "kind": "x", "n": 1},
     {"id": "2", "shop": "b", "kind": "x", "n": 2},
@@ -75,6 +77,25 @@ def test_aggregates(ask, text, expected):
 def test_aggregates_over_all_kinds_of_values(ask, function, expected):
     documents = [{"v": value} for value in (2, None, "b", True, False, "a")] + [{}]
     assert ask(f"SELECT VALUE {function}(c.v) FROM c", documents) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("text", "whole", "partial"),
+    [
+        ("SELECT VALUE MAX(c.n) FROM c", [None], []),
+        ("SELECT VALUE SUM(c.n) FROM c ORDER BY c.n", [None], []),
+        ("SELECT VALUE MIN(c.z) FROM c", [None], [None]),  # the least value is null
+        ("SELECT VALUE COUNT(c.n) FROM c", [0], [0]),
+        ("SELECT TOP 0 VALUE MAX(c.n) FROM c", [], []),
+        ("SELECT VALUE MAX(c.n) FROM c OFFSET 1 LIMIT 1", [], []),
+        ("SELECT VALUE MAX(c.n) FROM c GROUP BY c.z", [], []),
+        ("SELECT MAX(c.n) FROM c", [{}], [{}]),
+    ],
+)
+def test_an_aggregate_without_a_value_is_null_but_no_row_of_a_partial_answer(text, whole, partial):
+    bound = compile_query(text).bind()
+    assert list(bound.rows([{"z": None}])) == whole
+    assert list(bound.rows([{"z": None}], partial=True)) == partial
 
 
 def test_the_least_and_greatest_go_by_type_first(ask):
