@@ -143,10 +143,11 @@ def _doubt(facts: Facts) -> Confirm | None:
 
 
 def _in_place(facts: Facts, have: list[Place]) -> bool:
-    """The placement record lists exactly what is wanted, and all of it is there."""
+    """Something is wanted, the placement record lists exactly that, and all of it is there."""
     want = {entry.place for entry in facts.wanted}
     return (
-        facts.placement is not None
+        bool(want)
+        and facts.placement is not None
         and facts.placement.parked == facts.parking
         and set(facts.placement.entries) == want == set(have)
         and all(place in facts.stored for place in want)
