@@ -1,0 +1,45 @@
+"""All commands under one name."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import typer
+
+from projections.cli import containers, health, reading, running, trying
+
+app = typer.Typer(
+    name="projections",
+    help="Keeps read models and secondary indexes in step with an Azure Cosmos DB container.\n\n"
+    "Settings: COSMOS (a connection string) or COSMOS__accountEndpoint (managed identity); with neither, the embedded "
+    "emulator on this machine. COSMOS_DATABASE; PROJECTIONS_CATALOG (module:name; by default the shipped example).\n\n"
+    "Exit codes: 0 good; 1 something wrong was found; 2 it could not be done; 130 interrupted.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for command in (
+    trying.demo,
+    trying.emulator,
+    containers.init,
+    containers.load,
+    running.run,
+    reading.lookup,
+    health.status,
+    health.doctor,
+):
+    app.command()(command)
+
+
+def main() -> int:
+    """Runs the command line on the process's arguments; returns the exit code."""
+    try:
+        code = app(standalone_mode=True)
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else 2
+    except BrokenPipeError:  # whoever read our output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    return int(code or 0)

@@ -1,0 +1,113 @@
+"""`status` and `doctor`: how things stand, and what is wrong with the set-up."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import nullcontext
+from typing import Annotated, Any, Final
+
+import typer
+from rich.live import Live
+
+from projections.cli.console import emit, out, table
+from projections.cli.session import FOUND_WRONG, GOOD, AsJson, Session, complete, opened
+from projections.doctor import Finding, examine
+from projections.provision import Layout
+from projections.status import Health, Status
+from projections.status import status as status_of
+from projections.store import Store
+
+WATCH_SECONDS: Final = 2.0
+
+
+def status(
+    watch: Annotated[bool, typer.Option("--watch", help="Show it again every two seconds, until Ctrl-C.")] = False,
+    max_lag: Annotated[float | None, typer.Option("--max-lag", help="Seconds of lag that are still good.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show how each projection stands: entries, gap, lag, dead letters, and the outcomes of all its work.
+
+    Health is ok (nothing pending), behind, not started (no position stored) or missing (a container is not there).
+    The gap is 0, or at least the number of feed ranges with something pending. With --json one object a projection.
+
+    Exit codes: 0 ok or behind; 1 not started, missing, or behind by more than --max-lag; 2 it could not be done.
+    """
+    complete(_status(watch, max_lag, as_json))
+
+
+async def _status(watch: bool, max_lag: float | None, as_json: bool) -> int:
+    async with opened() as session:
+        if watch:
+            await _watch(session, as_json)
+        found = await statuses(session.store, session.layout)
+    _print(found, as_json)
+    return FOUND_WRONG if any(_is_wrong(one, max_lag) for one in found) else GOOD
+
+
+async def _watch(session: Session, as_json: bool) -> None:
+    """Until interrupted."""
+    console = out()
+    live = Live(console=console, auto_refresh=False) if console.is_terminal and not as_json else None
+    with live or nullcontext():
+        while True:
+            found = await statuses(session.store, session.layout)
+            if live:
+                live.update(status_table(found), refresh=True)
+            else:
+                _print(found, as_json)
+            await asyncio.sleep(WATCH_SECONDS)
+
+
+def _print(found: list[Status], as_json: bool) -> None:
+    if as_json:
+        for one in found:
+            emit(one.to_json())
+    else:
+        out().print(status_table(found))
+
+
+async def statuses(store: Store, layout: Layout) -> list[Status]:
+    """How every projection of the catalog stands."""
+    return [await status_of(store, layout, projection) for projection in layout.catalog]
+
+
+def status_table(found: list[Status]) -> Any:
+    """One row a projection."""
+    rows = [
+        (
+            one.projection, one.health.value, one.entries, one.gap, one.lag, one.deadletters,
+            ", ".join(f"{name} {count:,}" for name, count in sorted(one.tally.outcomes.items()))
+            + "".join(f"; no {container}" for container in one.missing),
+        )
+        for one in found
+    ]  # fmt: skip
+    return table(("projection", "health", "entries", "gap", "lag s", "dead letters", "outcomes"), rows)
+
+
+def _is_wrong(one: Status, max_lag: float | None) -> bool:
+    late = max_lag is not None and one.lag is not None and one.lag > max_lag
+    return late or one.health in (Health.NOT_STARTED, Health.MISSING)
+
+
+def doctor(as_json: AsJson = False) -> None:
+    """Look over settings, catalog, account and containers: what is wrong, why it matters, what to do.
+
+    With --json one object a finding: severity (ok, warning, error), subject, reason, remedy.
+
+    Exit codes: 0 no errors (warnings are allowed); 1 errors were found.
+    """
+    complete(_doctor(as_json))
+
+
+async def _doctor(as_json: bool) -> int:
+    found = [finding async for finding in examine()]
+    if as_json:
+        for finding in found:
+            emit(finding.to_json())
+    else:
+        out().print(table(("", "subject", "finding"), [(f.severity, f.subject, _sentence(f)) for f in found]))
+    return FOUND_WRONG if any(finding.severity == "error" for finding in found) else GOOD
+
+
+def _sentence(finding: Finding) -> str:
+    return f"{finding.reason} -> {finding.remedy}" if finding.remedy else finding.reason

@@ -1,0 +1,179 @@
+"""Looking over a set-up before it runs: what is wrong, why that matters, and what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from projections.cosmos import connect
+from projections.declare import Catalog, Index
+from projections.errors import ProjectionsError, UnsafeError
+from projections.provision import STATE_KEY_PATH, Layout, target_problems
+from projections.settings import Settings
+from projections.store import Container, Description, Store
+
+INIT: Final = "create it with `projections init`"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was looked at."""
+
+    severity: Literal["ok", "warning", "error"]
+    subject: str
+    reason: str
+    remedy: str | None = None
+
+    def to_json(self) -> dict[str, str | None]:
+        """For programs."""
+        return {"severity": self.severity, "subject": self.subject, "reason": self.reason, "remedy": self.remedy}
+
+
+async def examine(environment: Mapping[str, str] | None = None) -> AsyncIterator[Finding]:
+    """Settings, catalog, account and containers, in this order, as far as one allows to look at the next."""
+    try:
+        settings = Settings.read(environment)
+        yield Finding("ok", "settings", f"account {settings.endpoint}, database {settings.database}")
+    except ProjectionsError as error:
+        yield _failed("settings", error)
+        return
+    try:
+        catalog = settings.load_catalog()
+    except ProjectionsError as error:
+        yield _failed("catalog", error)
+        return
+    for finding in examine_catalog(catalog, settings.catalog):
+        yield finding
+    try:
+        async with connect(settings) as store:
+            yield Finding("ok", "account", f"{settings.endpoint} answers")
+            async for finding in examine_containers(store, Layout(catalog, settings.database)):
+                yield finding
+    except ProjectionsError as error:
+        yield _failed("account", error)
+
+
+def examine_catalog(catalog: Catalog, name: str) -> Iterator[Finding]:
+    """What can be said without an account."""
+    names = ", ".join(projection.name for projection in catalog)
+    if not names:
+        yield Finding("warning", "catalog", f"{name} declares no projections", "add one, or set PROJECTIONS_CATALOG")
+        return
+    yield Finding("ok", "catalog", f"{name}: {names}")
+    for projection in catalog:
+        if not projection.strict:
+            yield Finding(
+                "warning", f"projection {projection.name}", "strict=False: a source item that flips back to an earlier "
+                "content can leave a stale entry", "leave strict=True unless items never do",
+            )  # fmt: skip
+        yield from _reserved(catalog, projection)
+
+
+def _reserved(catalog: Catalog, projection: Index) -> Iterator[Finding]:
+    paths = (*(projection.include or ()), *projection.key.paths)
+    if any(path.split("/")[1] == catalog.reserved for path in paths):
+        yield Finding(
+            "error", f"projection {projection.name}", f"it uses {catalog.reserved}, which marks entries: items that "
+            "have it are parked", "choose another Catalog(reserved=...)",
+        )  # fmt: skip
+
+
+async def examine_containers(store: Store, layout: Layout) -> AsyncIterator[Finding]:
+    """What the catalog's containers are like."""
+    for projection in layout.catalog:
+        source = await store.describe(layout.source(projection))
+        target = await store.describe(layout.target(projection))
+        for finding in _source(layout.source(projection), source, projection):
+            yield finding
+        for finding in _target(layout.target(projection), target, source, projection):
+            yield finding
+    for finding in _state(layout.state, await store.describe(layout.state)):
+        yield finding
+    for finding in _keyed("dead letters", layout.deadletters, await store.describe(layout.deadletters), "/projection"):
+        yield finding
+    for finding in _keyed("leases", layout.leases, await store.describe(layout.leases), "/id"):
+        yield finding
+
+
+def _source(container: Container, found: Description | None, projection: Index) -> Iterator[Finding]:
+    subject = f"source {container} of {projection.name}"
+    if found is None:
+        yield Finding("error", subject, "does not exist", f"{INIT}, or correct Source(container=...)")
+    elif found.key_paths != projection.source.key.paths:
+        yield Finding(
+            "error", subject, f"is keyed {_paths(found.key_paths)}, declared {_paths(projection.source.key.paths)}",
+            "declare Source(key=...) as the container has it",
+        )  # fmt: skip
+    else:
+        yield Finding("ok", subject, f"keyed {_paths(found.key_paths)}")
+
+
+def _target(
+    container: Container, found: Description | None, source: Description | None, projection: Index
+) -> Iterator[Finding]:
+    subject = f"target {container}"
+    if found is None:
+        yield Finding("error", subject, "does not exist", INIT)
+        return
+    like_source = source or Description(container, projection.source.key.paths)
+    problems: list[UnsafeError] = list(target_problems(found, projection, like_source))
+    for problem in problems:
+        yield Finding("error", subject, problem.message, problem.hint)
+    yield from _unique_keys(subject, found, projection)
+    if not problems:
+        yield Finding("ok", subject, f"keyed {_paths(found.key_paths)}")
+
+
+def _unique_keys(subject: str, found: Description, projection: Index) -> Iterator[Finding]:
+    """Two items of different source partitions may well have the same value: one of them would be parked."""
+    identity = {*projection.source.key.paths}
+    for paths in found.unique_keys:
+        if not identity <= {*paths, *projection.key.paths}:
+            yield Finding(
+                "warning", subject, f"unique key {_paths(paths)} does not hold the source's key "
+                f"{_paths(projection.source.key.paths)}: of two items with equal values one is parked",
+                f"add {_paths(tuple(sorted(identity)))} to the unique key if the source does not keep them apart",
+            )  # fmt: skip
+
+
+def _state(container: Container, found: Description | None) -> Iterator[Finding]:
+    findings = list(_keyed("state", container, found, STATE_KEY_PATH))
+    if found is not None and found.default_ttl != -1:
+        findings = [finding for finding in findings if finding.severity != "ok"]
+        if found.default_ttl is None:
+            yield Finding(
+                "warning", f"state {container}", "expiry is off: records of items that are gone stay for ever",
+                "set its default TTL to -1 (on, no default)",
+            )  # fmt: skip
+        else:
+            yield Finding(
+                "error", f"state {container}", f"expires checkpoints and placement records after {found.default_ttl} s",
+                "set its default TTL to -1 (on, no default)",
+            )  # fmt: skip
+    yield from findings
+
+
+def _keyed(what: str, container: Container, found: Description | None, path: str) -> Iterator[Finding]:
+    subject = f"{what} {container}"
+    if found is None:
+        yield Finding("error", subject, "does not exist", INIT)
+    elif found.key_paths != (path,):
+        yield Finding(
+            "error", subject, f"is keyed {_paths(found.key_paths)}; {path} is needed",
+            "remove it if it is empty and run `projections init`, or name another one in the catalog",
+        )  # fmt: skip
+    elif what != "state" and found.default_ttl is not None and found.default_ttl > 0:
+        yield Finding(
+            "error", subject, f"expires its documents after {found.default_ttl} s", "switch its default TTL off"
+        )
+    else:
+        yield Finding("ok", subject, f"keyed {path}")
+
+
+def _failed(subject: str, error: ProjectionsError) -> Finding:
+    return Finding("error", subject, str(error), error.hint)
+
+
+def _paths(paths: tuple[str, ...]) -> str:
+    return ", ".join(paths)

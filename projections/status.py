@@ -1,0 +1,110 @@
+"""How a projection stands: what it holds, what it has done, and how far behind its source it is."""
+
+from __future__ import annotations
+
+import time
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from projections.deadletters import DeadLetters
+from projections.declare import Index
+from projections.feed import Checkpoint, Checkpoints
+from projections.outcomes import Tally
+from projections.provision import Layout
+from projections.store import Container, Store
+
+
+class Health(StrEnum):
+    OK = "ok"  # nothing is pending
+    BEHIND = "behind"
+    NOT_STARTED = "not started"  # no position is stored yet
+    MISSING = "missing"  # a container is not there
+
+
+@dataclass(frozen=True, kw_only=True)
+class Status:
+    """How one projection stands."""
+
+    projection: str
+    version: int
+    target: Container
+    health: Health
+    missing: tuple[Container, ...] = ()
+    entries: int | None = None  # in the target
+    ranges: int = 0  # feed ranges with a checkpoint
+    pending_ranges: int = 0  # of these, with changes pending
+    gap: str | None = None  # changes pending: "0", or ">=n" where only the first of each range is known
+    lag: float | None = None  # seconds since the oldest pending change was made; 0 when there is none
+    deadletters: int | None = None
+    tally: Tally = field(default_factory=Tally)  # of all work before the checkpoints
+
+    def to_json(self) -> dict[str, Any]:
+        """For programs."""
+        return {
+            "projection": self.projection,
+            "version": self.version,
+            "target": str(self.target),
+            "health": self.health.value,
+            "missing": [str(container) for container in self.missing],
+            "entries": self.entries,
+            "ranges": self.ranges,
+            "gap": self.gap,
+            "lagSeconds": self.lag,
+            "deadLetters": self.deadletters,
+            **self.tally.to_stored(),
+        }
+
+
+async def status(store: Store, layout: Layout, projection: Index, *, now: float | None = None) -> Status:
+    """How a projection stands at a time (epoch seconds; the present when None)."""
+    source, target = layout.source(projection), layout.target(projection)
+    needed = (source, target, layout.state, layout.deadletters)
+    missing = tuple([container for container in needed if await store.describe(container) is None])
+    deadletters = DeadLetters(store, layout.deadletters, projection.full_name)
+    stored = (
+        await Checkpoints(store, layout.state, projection.full_name).load([]) if layout.state not in missing else []
+    )
+    pending = await _pending(store, source, stored, time.time() if now is None else now) if not missing else []
+    tally = Tally()
+    for checkpoint in stored:
+        tally.merge(checkpoint.tally)
+    return Status(
+        projection=projection.name,
+        version=projection.version,
+        target=target,
+        health=_health(missing, stored, pending),
+        missing=missing,
+        entries=await _count(store, target) if target not in missing else None,
+        ranges=len(stored),
+        pending_ranges=len(pending),
+        gap=None if missing or not stored else f">={len(pending)}" if pending else "0",
+        lag=None if missing or not stored else max(pending, default=0.0),
+        deadletters=await deadletters.count() if layout.deadletters not in missing else None,
+        tally=tally,
+    )
+
+
+def _health(missing: tuple[Container, ...], stored: list[Checkpoint], pending: list[float]) -> Health:
+    if missing:
+        return Health.MISSING
+    if not stored:
+        return Health.NOT_STARTED
+    return Health.BEHIND if pending else Health.OK
+
+
+async def _pending(store: Store, source: Container, checkpoints: list[Checkpoint], now: float) -> list[float]:
+    """For each feed range that has changes pending, the age of the first of them in seconds."""
+    ages = []
+    for checkpoint in checkpoints:
+        async with aclosing(store.changes(source, checkpoint.feed_range, checkpoint.since(), page_size=1)) as pages:  # type: ignore[type-var]
+            async for page in pages:
+                if page.items:
+                    ages.append(max(0.0, now - page.items[0]["_ts"]))
+                break
+    return ages
+
+
+async def _count(store: Store, target: Container) -> int:
+    return sum([n async for page in store.query(target, "SELECT VALUE COUNT(1) FROM c", {}) for n in page])
