@@ -45,23 +45,41 @@ SALES = [
         ("SELECT VALUE SUM(c.id) FROM c", [None]),
         ("SELECT VALUE AVG(c.shop) FROM c", [None]),
         # groups, in the order of their first row
-        ("SELECT c.shop, COUNT(1) AS n FROM c GROUP BY c.shop", [{"shop": "a", "n": 3}, {"shop": "b", "n": 1}, {"n": 1}]),
+        (
+            "SELECT c.shop, COUNT(1) AS n FROM c GROUP BY c.shop",
+            [{"shop": "a", "n": 3}, {"shop": "b", "n": 1}, {"n": 1}],
+        ),
         ("SELECT c.shop FROM c GROUP BY c.shop", [{"shop": "a"}, {"shop": "b"}, {}]),
         ("SELECT VALUE c.shop FROM c GROUP BY c.shop", ["a", "b"]),
-        ("SELECT c.shop, c.kind, SUM(c.n) AS s FROM c WHERE IS_DEFINED(c.shop) GROUP BY c.shop, c.kind",
-         [{"shop": "a", "kind": "x", "s": 1}, {"shop": "b", "kind": "x", "s": 2}, {"shop": "a", "kind": "y", "s": 4}]),
-        ("SELECT UPPER(c.shop) AS shop, AVG(c.n) AS a FROM c GROUP BY UPPER(c.shop)", [{"shop": "A", "a": 2.5}, {"shop": "B", "a": 2}, {"a": 0.5}]),
+        (
+            "SELECT c.shop, c.kind, SUM(c.n) AS s FROM c WHERE IS_DEFINED(c.shop) GROUP BY c.shop, c.kind",
+            [
+                {"shop": "a", "kind": "x", "s": 1},
+                {"shop": "b", "kind": "x", "s": 2},
+                {"shop": "a", "kind": "y", "s": 4},
+            ],
+        ),
+        (
+            "SELECT UPPER(c.shop) AS shop, AVG(c.n) AS a FROM c GROUP BY UPPER(c.shop)",
+            [{"shop": "A", "a": 2.5}, {"shop": "B", "a": 2}, {"a": 0.5}],
+        ),
         ("SELECT VALUE COUNT(1) FROM c GROUP BY c.n > 1", [2, 2, 1]),
         ("SELECT VALUE COUNT(1) FROM c WHERE false GROUP BY c.shop", []),
-        ("SELECT c.shop, COUNT(1) AS n FROM c GROUP BY c.shop ORDER BY c.shop DESC OFFSET 0 LIMIT 1", [{"shop": "b", "n": 1}]),
-        ("SELECT c.shop, ARRAY(SELECT VALUE t FROM t IN c.tags) AS tags FROM c WHERE c.id = '2' GROUP BY c", [{"shop": "b", "tags": []}]),
+        (
+            "SELECT c.shop, COUNT(1) AS n FROM c GROUP BY c.shop ORDER BY c.shop DESC OFFSET 0 LIMIT 1",
+            [{"shop": "b", "n": 1}],
+        ),
+        (
+            "SELECT c.shop, ARRAY(SELECT VALUE t FROM t IN c.tags) AS tags FROM c WHERE c.id = '2' GROUP BY c",
+            [{"shop": "b", "tags": []}],
+        ),
         # in a subquery an aggregate without a value is undefined
         ("SELECT VALUE (SELECT VALUE MAX(t) FROM t IN c.tags) FROM c", []),
         ("SELECT VALUE (SELECT VALUE SUM(c.n * t) FROM t IN c.tags) FROM c", []),
         ("SELECT VALUE SUM((SELECT VALUE COUNT(1) FROM t IN c.tags)) FROM c", [0]),
         ("SELECT VALUE SUM(s.n) FROM (SELECT c.shop, COUNT(1) AS n FROM c GROUP BY c.shop) AS s", [5]),
     ],
-)  # fmt: skip
+)
 def test_aggregates(ask, text, expected):
     if expected is None:
         with pytest.raises(Exception, match="Syntax error"):

@@ -273,6 +273,22 @@ def test_the_present(ask):
     ) == [True]
 
 
+@pytest.mark.parametrize(
+    ("left", "right", "expected"),
+    [
+        ("{type: 'Point', coordinates: [20, 20]}", "{type: 'Point', coordinates: [20, 20]}", 0),
+        ("{type: 'Point', coordinates: [0, 0]}", "{type: 'Point', coordinates: [0, 1]}", 111_195),
+        ("{type: 'Point', coordinates: [20.1, 20]}", "{type: 'Point', coordinates: [20, 20]}", 10_449),
+        ("{type: 'Point', coordinates: [-180, 0]}", "{type: 'Point', coordinates: [180, 0]}", 0),
+        ("{type: 'Point', coordinates: [0, 100]}", "{type: 'Point', coordinates: [0, 0]}", UNDEFINED),
+        ("{type: 'Polygon', coordinates: [[0, 0]]}", "{type: 'Point', coordinates: [0, 0]}", UNDEFINED),
+        ("[0, 0]", "[0, 1]", UNDEFINED),
+    ],
+)
+def test_distances_between_points(ask, left, right, expected):
+    check(ask, f"ROUND(ST_DISTANCE({left}, {right}))", expected)
+
+
 def test_rand_is_below_one(ask):
     (value,) = ask("SELECT VALUE RAND()")
     assert 0 <= value < 1

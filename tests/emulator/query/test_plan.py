@@ -50,7 +50,8 @@ QUIET = {
                 "orderByExpressions": ["c.n"],
                 "aggregates": ["Average"],
                 "hasSelectValue": True,
-                "rewrittenQuery": 'SELECT VALUE [{"item": {"sum": SUM(c.n), "count": COUNT(c.n)}}] FROM c WHERE c.n > 1',
+                "rewrittenQuery": 'SELECT VALUE [{"item": {"sum": SUM(c.n), "count": COUNT(c.n)}}] FROM c '
+                "WHERE c.n > 1",
             },
         ),
         (
@@ -92,7 +93,8 @@ QUIET = {
                 "groupByExpressions": ["c.k"],
                 "groupByAliases": ["k", "n"],
                 "groupByAliasToAggregateType": {"k": None, "n": "Count"},
-                "rewrittenQuery": 'SELECT [{"item": c.k}] AS groupByItems, {"k": c.k, "n": {"item": COUNT(1)}} AS payload '
+                "rewrittenQuery": 'SELECT [{"item": c.k}] AS groupByItems, '
+                '{"k": c.k, "n": {"item": COUNT(1)}} AS payload '
                 "FROM c GROUP BY c.k",
             },
         ),

@@ -31,8 +31,14 @@ FAMILIES = [
         ("SELECT c.city FROM c", [{"city": "Oslo"}, {"city": "Rome"}, {}]),
         ("SELECT VALUE c.city FROM c", ["Oslo", "Rome"]),
         ("SELECT VALUE c.address FROM c", [{"street": "Main", "no": 1}, None]),
-        ("SELECT TOP 1 c.size, 1, c.size + 1, c.id AS key, c.city town FROM c", [{"size": 3, "$1": 1, "$2": 4, "key": "A", "town": "Oslo"}]),
-        ("SELECT TOP 1 c.children[0].name, c.children[1], c['city'] FROM c", [{"name": "Ann", "$1": FAMILIES[0]["children"][1], "city": "Oslo"}]),
+        (
+            "SELECT TOP 1 c.size, 1, c.size + 1, c.id AS key, c.city town FROM c",
+            [{"size": 3, "$1": 1, "$2": 4, "key": "A", "town": "Oslo"}],
+        ),
+        (
+            "SELECT TOP 1 c.children[0].name, c.children[1], c['city'] FROM c",
+            [{"name": "Ann", "$1": FAMILIES[0]["children"][1], "city": "Oslo"}],
+        ),
         ("SELECT TOP 1 [c.id, c.size] FROM c", [{"$1": ["A", 3]}]),
         ("SELECT c FROM c WHERE c.id = 'B'", [{"c": FAMILIES[1]}]),
         ("SELECT VALUE {id: c.id, gone: c.gone} FROM c WHERE c.size < 3", [{"id": "B"}, {"id": "C"}]),
@@ -46,9 +52,18 @@ FAMILIES = [
         ("SELECT VALUE s.n FROM (SELECT c.size AS n FROM c WHERE c.size > 1) AS s", [3, 2]),
         ("SELECT VALUE s FROM (SELECT DISTINCT VALUE k.age > 6 FROM k IN c.children) s", [False, True]),
         # JOIN
-        ("SELECT c.id, k.name FROM c JOIN k IN c.children", [{"id": "A", "name": "Ann"}, {"id": "A", "name": "Bo"}, {"id": "B", "name": "Cy"}]),
-        ("SELECT VALUE k.name || ':' || p.kind FROM c JOIN k IN c.children JOIN p IN k.pets", ["Ann:cat", "Ann:dog", "Cy:cat"]),
-        ("SELECT VALUE a.name || b.name FROM c JOIN a IN c.children JOIN b IN c.children WHERE a.age < b.age", ["AnnBo"]),
+        (
+            "SELECT c.id, k.name FROM c JOIN k IN c.children",
+            [{"id": "A", "name": "Ann"}, {"id": "A", "name": "Bo"}, {"id": "B", "name": "Cy"}],
+        ),
+        (
+            "SELECT VALUE k.name || ':' || p.kind FROM c JOIN k IN c.children JOIN p IN k.pets",
+            ["Ann:cat", "Ann:dog", "Cy:cat"],
+        ),
+        (
+            "SELECT VALUE a.name || b.name FROM c JOIN a IN c.children JOIN b IN c.children WHERE a.age < b.age",
+            ["AnnBo"],
+        ),
         ("SELECT VALUE k FROM c JOIN (SELECT VALUE k.name FROM k IN c.children WHERE k.age < 8) k", ["Ann", "Cy"]),
         ("SELECT VALUE c.id FROM c JOIN (SELECT VALUE 1 FROM k IN c.children)", ["A", "A", "B"]),
         ("SELECT VALUE u FROM c JOIN u IN (SELECT VALUE ['x', 'y']) WHERE c.id = 'A'", ["x", "y"]),
@@ -56,14 +71,23 @@ FAMILIES = [
         ("SELECT VALUE c.id FROM c JOIN a.no", None),
         # subqueries
         ("SELECT VALUE (SELECT VALUE COUNT(1) FROM k IN c.children) FROM c", [2, 1, 0]),
-        ("SELECT c.id, (SELECT VALUE MAX(k.age) FROM k IN c.children) AS oldest FROM c", [{"id": "A", "oldest": 9}, {"id": "B", "oldest": 7}, {"id": "C"}]),
+        (
+            "SELECT c.id, (SELECT VALUE MAX(k.age) FROM k IN c.children) AS oldest FROM c",
+            [{"id": "A", "oldest": 9}, {"id": "B", "oldest": 7}, {"id": "C"}],
+        ),
         ("SELECT VALUE c.id FROM c WHERE EXISTS(SELECT VALUE k FROM k IN c.children WHERE k.age = 7)", ["B"]),
         ("SELECT VALUE EXISTS(SELECT VALUE k FROM k IN c.children) FROM c", [True, True, False]),
         ("SELECT VALUE EXISTS(SELECT VALUE c.city) FROM c", [True, True, False]),
         ("SELECT VALUE ARRAY(SELECT VALUE k.name FROM k IN c.children WHERE k.age > 5) FROM c", [["Bo"], ["Cy"], []]),
-        ("SELECT VALUE ARRAY(SELECT k.name, ARRAY(SELECT VALUE p.kind FROM p IN k.pets) AS pets FROM k IN c.children) FROM c WHERE c.id = 'A'",
-         [[{"name": "Ann", "pets": ["cat", "dog"]}, {"name": "Bo", "pets": []}]]),
-        ("SELECT VALUE ARRAY(SELECT TOP 1 VALUE k.name FROM k IN c.children ORDER BY k.age DESC) FROM c", [["Bo"], ["Cy"], []]),
+        (
+            "SELECT VALUE ARRAY(SELECT k.name, ARRAY(SELECT VALUE p.kind FROM p IN k.pets) AS pets FROM k IN c.children) "
+            "FROM c WHERE c.id = 'A'",
+            [[{"name": "Ann", "pets": ["cat", "dog"]}, {"name": "Bo", "pets": []}]],
+        ),
+        (
+            "SELECT VALUE ARRAY(SELECT TOP 1 VALUE k.name FROM k IN c.children ORDER BY k.age DESC) FROM c",
+            [["Bo"], ["Cy"], []],
+        ),
         ("SELECT VALUE (SELECT c.size AS s).s FROM c", [3, 2, 1]),
         ("SELECT VALUE (SELECT VALUE c.gone) ?? 'none' FROM c WHERE c.id = 'A'", ["none"]),
         # no FROM
@@ -88,7 +112,7 @@ FAMILIES = [
         ("SELECT VALUE c.id FROM c ORDER BY c.size OFFSET @n LIMIT @n", ["A"]),
         ("SELECT VALUE c.id FROM c OFFSET 5 LIMIT 5", []),
     ],
-)  # fmt: skip
+)
 def test_select(ask, text, expected):
     parameters = [{"name": "@n", "value": 2}]
     if expected is None:

@@ -6,14 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 from ..errors import QueryError
-from . import arrays, dates, numbers, strings, types
+from . import arrays, dates, numbers, places, strings, types
 from .registry import FUNCTIONS
 
 __all__ = ["lookup"]
 
-_FAMILIES = (arrays, dates, numbers, strings, types)
+_FAMILIES = (arrays, dates, numbers, places, strings, types)
 _UNSUPPORTED = {
-    "ST_": "Spatial functions are",
+    "ST_": "Spatial functions other than ST_DISTANCE are",
     "VECTORDISTANCE": "Vector search is",
     "FULLTEXT": "Full-text search is",
     "RRF": "Hybrid search is",
