@@ -10,6 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from json.encoder import encode_basestring
 from typing import Any, Final, Protocol, TypeAlias, cast
 
 from projections.errors import CatalogError, ItemError
@@ -43,6 +44,8 @@ class Key:
 
     @staticmethod
     def of(*values: KeyValue) -> Key:
+        if len(values) == 1 and type(values[0]) is str:  # nearly every key; a key is made several times for a change
+            return Key(f"[{encode_basestring(values[0])}]")
         return Key(json.dumps([_encode(v) for v in values], ensure_ascii=False, separators=(",", ":")))
 
     @staticmethod
