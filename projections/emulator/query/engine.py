@@ -84,6 +84,10 @@ class BoundQuery:
 
         A value of `UNDEFINED` says that the path is absent. The list may be wider than WHERE, never narrower.
         """
+        return self._points
+
+    @cached_property
+    def _points(self) -> list[Point] | None:
         return find_points(self.query.tree, self._scope)
 
     @cached_property

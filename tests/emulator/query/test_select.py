@@ -80,8 +80,8 @@ FAMILIES = [
         ("SELECT VALUE EXISTS(SELECT VALUE c.city) FROM c", [True, True, False]),
         ("SELECT VALUE ARRAY(SELECT VALUE k.name FROM k IN c.children WHERE k.age > 5) FROM c", [["Bo"], ["Cy"], []]),
         (
-            "SELECT VALUE ARRAY(SELECT k.name, ARRAY(SELECT VALUE p.kind FROM p IN k.pets) AS pets FROM k IN c.children) "
-            "FROM c WHERE c.id = 'A'",
+            "SELECT VALUE ARRAY(SELECT k.name, ARRAY(SELECT VALUE p.kind FROM p IN k.pets) AS pets "
+            "FROM k IN c.children) FROM c WHERE c.id = 'A'",
             [[{"name": "Ann", "pets": ["cat", "dog"]}, {"name": "Bo", "pets": []}]],
         ),
         (
