@@ -15,6 +15,7 @@ from projections.entries import Rules, State
 from projections.errors import FatalError, TransientError, UnsafeError
 from projections.feed import Checkpoint, Checkpoints, LostRangeError
 from projections.identity import Identity
+from projections.notices import Resolver
 from projections.outcomes import Outcome, Result, Tally
 from projections.provision import Layout, check
 from projections.states import present
@@ -38,6 +39,9 @@ class Engine:
         self.deadletters = DeadLetters(store, layout.deadletters, projection.full_name)
         self._store = store
         self._source = layout.source(projection)
+        self._resolver = Resolver(
+            store, self._source, layout.target(projection), projection.source.key, layout.catalog.reserved
+        )
         self._writer = Writer(
             store,
             Rules(projection, layout.catalog.reserved, source_ttl),
@@ -63,10 +67,11 @@ class Engine:
         return await self._apply(list(states.values()), read_at)
 
     async def apply_notices(self, items: Sequence[Mapping[str, Any]]) -> list[Result]:
-        """Apply changes of which only the identity can be trusted: the items are read from the source."""
-        notices = {notice.identity: notice for notice in map(self._state, items)}
+        """Apply changes of which not even the identity can be trusted: the items are read from the source."""
+        resolved = await self._resolver.resolve(items)
         read_at = time.monotonic()
-        return await self._apply(await present(self._store, self._source, list(notices.values())), read_at)
+        results = await self._apply(await present(self._store, self._source, resolved.notices), read_at)
+        return results + [Result(identity, Outcome.SKIPPED, "gone") for identity in resolved.lost]
 
     def _state(self, item: Mapping[str, Any]) -> State:
         return State(Identity.of(item, self.projection.source.key), Version.of(item, from_feed=True), item)
