@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,15 +14,12 @@ from projections.cosmos import connect
 from projections.deadletters import DeadLetter, DeadLetters
 from projections.declare import Catalog
 from projections.emulator import Emulator
-from projections.entries import Rules, State, wanted
-from projections.errors import ItemError
-from projections.identity import Identity, Place
-from projections.keys import Key, at, parse_path
+from projections.keys import Key
 from projections.provision import Layout, initialise
 from projections.settings import Settings
 from projections.store import Container, Document, Store, Upsert
-from projections.version import Version
 from projections.worker import Worker
+from tests.converged import assert_converged, documents
 
 _databases = itertools.count(1)
 
@@ -68,7 +65,7 @@ class Shop:
         return worker
 
     async def all(self, container: Container) -> list[Document]:
-        return [d async for page in self.store.query(container, "SELECT * FROM c", {}) for d in page]
+        return await documents(self.store, container)
 
     async def entries(self, name: str) -> list[Document]:
         return await self.all(self.layout.target(self.catalog[name]))
@@ -82,33 +79,7 @@ class Shop:
         return [letter async for letter in letters.all()]
 
     async def assert_converged(self) -> None:
-        """R1 and R2: each target equals a fresh rebuild, and every item is reflected, left out by a rule, or parked."""
-        for projection in self.catalog:
-            rules = Rules(projection, self.catalog.reserved, -1)
-            expected, parked = {}, set()
-            for item in await self.all(self.layout.source(projection)):
-                identity = Identity.of(item, projection.source.key)
-                state = State(identity, Version.of(item, from_feed=False), item)
-                try:
-                    entries = wanted(rules, state, item["_ts"]).entries
-                except ItemError:
-                    parked.add(identity)
-                    continue
-                expected |= {entry.place: entry.hash for entry in entries}
-            paths = [parse_path(path) for path in projection.key.paths]
-            found = {
-                Place(d["id"], Key.of(*(at(d, path) for path in paths))): d[self.catalog.reserved]["hash"]
-                for d in await self.entries(projection.name)
-            }
-            assert found == expected
-            assert {letter.identity for letter in await self.parked(projection.name)} == parked
-            listed = {
-                (entry["id"], str(entry["key"]))
-                for record in await self.placements(projection.name)
-                for entry in record["entries"]
-            }
-            if projection.placement == "tracked":
-                assert listed == {(place.id, str(place.key.to_list())) for place in expected}
+        await assert_converged(self.store, self.layout)
 
 
 @pytest.fixture
@@ -158,7 +129,3 @@ class MortalStore:
 @pytest.fixture
 def mortal() -> type[MortalStore]:
     return MortalStore
-
-
-def keys_of(entries: Collection[Document], *names: str) -> list[tuple[Any, ...]]:
-    return sorted(tuple(entry.get(name) for name in names) for entry in entries)
