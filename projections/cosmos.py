@@ -94,6 +94,10 @@ def translate(error: BaseException) -> ProjectionsError:
     return FatalError(f"unexpected {type(error).__name__}")
 
 
+CONNECT_SECONDS: Final = 8.0
+"""For the first answer of an account."""
+CONNECT_SECONDS_IDENTITY: Final = 30.0
+"""The same where a token has to be had first."""
 CREDENTIALS_HINT: Final = "check COSMOS, or the identity's data-plane role, with `projections doctor`"
 
 
@@ -103,6 +107,8 @@ def _meaning(status: int, sub_status: int | None, headers: Mapping[str, Any] | N
     if kind is TransientError:
         wait = float((headers or {}).get("x-ms-retry-after-ms") or 0) / 1000
         return TransientError(text, retry_after=wait)
+    if kind is UnauthorizedError:
+        text = f"the account refused the credentials ({text.removeprefix('the store answered ')})"
     hints: dict[type[ProjectionsError], str] = {
         UnauthorizedError: CREDENTIALS_HINT,
         MissingContainerError: "create it with `projections init`",
@@ -380,10 +386,16 @@ async def open_store(settings: Settings) -> CosmosStore:
     client, credential = _client(settings)
     store = CosmosStore(client, credential)
     try:
-        await _calling(client.__aenter__())
-    except TransientError as error:
+        # the SDK alone would wait for minutes for a host that takes connections and says nothing
+        async with asyncio.timeout(CONNECT_SECONDS if credential is None else CONNECT_SECONDS_IDENTITY):
+            await _calling(client.__aenter__())
+    except (TransientError, TimeoutError) as error:
         await store.close()
         raise UnreachableError(f"cannot reach {settings.endpoint}", hint=settings.unreachable_hint) from error
+    except ConflictError as error:
+        await store.close()
+        raise UnreachableError(f"what answers at {settings.endpoint} is no Cosmos DB account",
+                               hint=settings.unreachable_hint) from error  # fmt: skip
     except BaseException:
         await store.close()
         raise

@@ -65,10 +65,13 @@ def _cell(value: Any) -> str:
 
 
 def tell(error: ProjectionsError) -> None:
-    """An error, its causes, and the next thing to try."""
+    """An error, its causes as far as they say more, and the next thing to try."""
+    told = str(error)
     say(f"error: {error}")
     for cause in _causes(error):
-        say(f"  because: {cause}")
+        if cause.partition(": ")[2] not in told and cause not in told:
+            say(f"  because: {cause}")
+        told += cause
     if error.hint:
         say(f"hint: {error.hint}")
 

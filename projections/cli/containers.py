@@ -80,7 +80,10 @@ async def load_with_progress(store: Store, container: Container, file: Path) -> 
     """
     description = await store.describe(container)
     if description is None:
-        raise MissingContainerError(f"there is no container {container}", hint="create it with `projections init`")
+        raise MissingContainerError(
+            f"there is no container {container}",
+            hint="check the name; `projections init` creates the containers that the catalog names",
+        )
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
