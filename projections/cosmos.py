@@ -94,7 +94,7 @@ def translate(error: BaseException) -> ProjectionsError:
     return FatalError(f"unexpected {type(error).__name__}")
 
 
-CONNECT_SECONDS: Final = 8.0
+CONNECT_SECONDS: Final = 6.0
 """For the first answer of an account."""
 CONNECT_SECONDS_IDENTITY: Final = 30.0
 """The same where a token has to be had first."""

@@ -69,7 +69,7 @@ def tell(error: ProjectionsError) -> None:
     told = str(error)
     say(f"error: {error}")
     for cause in _causes(error):
-        if cause.partition(": ")[2] not in told and cause not in told:
+        if (cause.partition(": ")[2] or cause) not in told:
             say(f"  because: {cause}")
         told += cause
     if error.hint:
