@@ -66,9 +66,12 @@ def _start(request: Request) -> Start:
     if token.strip() == "*":
         return Start(0, since, True)
     try:
-        return Start(int(token.strip().strip('"')), since, False)
+        after = int(token.strip().strip('"'))
     except ValueError:
-        raise bad_request(f"The change feed continuation '{token}' is malformed.") from None
+        after = -1
+    if not 0 <= after < 1 << 62:
+        raise bad_request(f"The change feed continuation '{token}' is malformed.")
+    return Start(after, since, False)
 
 
 def _latest(storage: Storage, container: Container, scope: Scope, start: Start) -> Iterator[tuple[int, bytes]]:

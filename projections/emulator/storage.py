@@ -163,6 +163,13 @@ class Storage:
         ).fetchone()
         return int(found[0]), int(found[1])
 
+    def count_in(self, container: int, minimum: str, maximum: str) -> int:
+        """Number of items in an EPK range."""
+        found = self._sql.execute(
+            "SELECT COUNT(*) FROM items WHERE container = ? AND epk >= ? AND epk < ?", (container, minimum, maximum)
+        ).fetchone()
+        return int(found[0])
+
     # -- unique keys --
 
     def claim(self, container: int, epk: str, value: str, row: int) -> bool:
