@@ -28,7 +28,7 @@ for trigger in triggers(worker.layout):
 
 
 @app.function_name("health")
-@app.route("health", methods=["GET"])
+@app.route("health", trigger_arg_name="request", methods=["GET"])
 async def health(request: func.HttpRequest) -> func.HttpResponse:
     """Whether the account answers."""
     status, body = await worker.health()
