@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path as FilePath
 from typing import Any, cast
 
@@ -122,6 +122,12 @@ def _name(token: str) -> str:
     return str(token)
 
 
+@lru_cache(maxsize=1000)
+def _dotted(text: str) -> Path:
+    first, *keys = text.split(".")
+    return Path(Name(_name(first)), tuple(Literal(_name(key)) for key in keys))
+
+
 def _number(text: str) -> int | float:
     value = number(float(text))
     if value is UNDEFINED:
@@ -175,7 +181,8 @@ class _Builder(Transformer[Token, Any]):
         return Source(parts[0], _name(parts[1]) if parts[1] is not None else None, each=False)
 
     def collection(self, parts: list[Any]) -> Collection:
-        return Collection(_name(parts[0]), tuple(parts[1:]))
+        first, *keys = parts[0].split(".")
+        return Collection(_name(first), (*(Literal(_name(key)) for key in keys), *parts[1:]))
 
     def derived(self, parts: list[Any]) -> Select:
         return cast(Select, parts[0])
@@ -198,6 +205,13 @@ class _Builder(Transformer[Token, Any]):
 
     def path(self, parts: list[Any]) -> Path:
         return Path(single(parts[0]), tuple(parts[1:]))
+
+    def dotted(self, parts: list[Any]) -> Path:
+        return _dotted(str(parts[0]))
+
+    def dotted_path(self, parts: list[Any]) -> Path:
+        start = _dotted(str(parts[0]))
+        return Path(start.base, (*start.steps, *parts[1:]))
 
     def property(self, parts: list[Any]) -> Literal:
         return Literal(_name(parts[0]))
@@ -227,7 +241,7 @@ class _Builder(Transformer[Token, Any]):
         return Call(parts[0].upper(), parts[1] or ())
 
     def udf(self, parts: list[Any]) -> Node:
-        raise QueryError(f"User-defined functions are not supported (udf.{parts[0]}).")
+        raise QueryError(f"Only built-in functions are supported, not {parts[0]}.")
 
     def exists(self, parts: list[Any]) -> Subquery:
         return Subquery("EXISTS", parts[0])

@@ -47,7 +47,7 @@ def ids_where(condition, candidates):
     return [place for place, document in enumerate(candidates) if bound.matches(document)]
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=150)
 @given(conditions, documents)
 def test_where_keeps_exactly_what_select_value_calls_true(condition, candidates):
     wrapped = f"SELECT VALUE [{condition}][0] FROM c"  # as a value, so not compiled as a filter
@@ -55,7 +55,7 @@ def test_where_keeps_exactly_what_select_value_calls_true(condition, candidates)
     assert ids_where(condition, candidates) == [place for place, truth in enumerate(truths) if truth]
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=150)
 @given(conditions, documents)
 def test_every_match_fits_a_point(condition, candidates):
     points = compile_query(f"SELECT * FROM c WHERE {condition}").bind().points()
