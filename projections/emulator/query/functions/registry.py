@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import chain, repeat
 from typing import Any, Final
 
 from ..values import UNDEFINED, is_number
@@ -50,10 +49,12 @@ def register(name: str, kinds: str, body: Callable[..., Any]) -> None:
 
 def _checked(body: Callable[..., Any], checks: tuple[Callable[[Any], bool], ...], repeated: bool) -> Callable[..., Any]:
     def call(*values: Any) -> Any:
-        last = repeat(checks[-1]) if repeated else ()
-        for check, value in zip(chain(checks, last), values, strict=False):
+        for check, value in zip(checks, values, strict=False):
             if not check(value):
                 return UNDEFINED
         return body(*values)
 
-    return call
+    if not repeated:
+        return call
+    last = checks[-1]
+    return lambda *values: call(*values) if all(map(last, values[len(checks) :])) else UNDEFINED
