@@ -14,7 +14,7 @@ import logging
 import os
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -132,7 +132,10 @@ class TriggeredWorker:
     Making one reads settings and catalog and touches no network: the host indexes functions wherever it likes.
     """
 
-    def __init__(self, settings: Settings, seconds: float) -> None:
+    def __init__(
+        self, settings: Settings, seconds: float, open_store: Callable[[Settings], Awaitable[Store]] | None = None
+    ) -> None:
+        self._open_store = open_store or _open_store
         self.layout = Layout(settings.load_catalog(), settings.database)
         self._settings = settings
         self._seconds = seconds
@@ -216,11 +219,9 @@ class TriggeredWorker:
 
     async def _opened(self) -> Store:
         """The store. An opening that fails is forgotten, and the next call tries again."""
-        from projections.cosmos import open_store  # half a second, of which indexing needs nothing
-
         async with self._opening:
             if self._store is None:
-                self._store = await open_store(self._settings)
+                self._store = await self._open_store(self._settings)
             return self._store
 
     # health
@@ -245,6 +246,12 @@ class TriggeredWorker:
             log.error("not ready", extra={"reason": str(error), "hint": error.hint})
             return "not ready"
         return "ok"
+
+
+async def _open_store(settings: Settings) -> Store:
+    from projections.cosmos import open_store  # half a second to import, and indexing needs nothing of it
+
+    return await open_store(settings)
 
 
 def _items(documents: Iterable[Mapping[str, Any]] | None) -> Iterator[dict[str, Any]]:

@@ -11,7 +11,7 @@ from projections.cosmos import CosmosStore, connect
 from projections.emulator import Emulator
 from projections.functions import triggers
 from projections.identity import Place
-from projections.keys import Key
+from projections.keys import UNDEFINED, Key
 from projections.provision import Layout, initialise
 from projections.settings import Settings
 from projections.store import Container, Delete, Document, Start, Upsert
@@ -64,9 +64,9 @@ class Site:
     # the source
 
     async def put(self, container: str, key: str, *items: Document) -> None:
-        """Write items of one partition, which is the value of this field."""
+        """Write items, each to the partition that this field says."""
         for item in items:
-            await self.store.write(self.container(container), Key.of(item[key]), [Upsert(dict(item))])
+            await self.store.write(self.container(container), Key.of(item.get(key, UNDEFINED)), [Upsert(dict(item))])
 
     async def remove(self, container: str, key: Any, id_: str) -> None:
         """Delete an item for good."""
