@@ -16,14 +16,18 @@ DEFAULT_PORT = 8081
 
 
 async def serve(
-    host: str = "127.0.0.1", port: int = DEFAULT_PORT, https: bool = False, data: Path | None = None
+    host: str = "127.0.0.1",
+    port: int = DEFAULT_PORT,
+    https: bool = False,
+    data: Path | None = None,
+    merge_by_client: bool = False,
 ) -> None:
     """Runs an emulator until SIGINT or SIGTERM; prints ``ready URL`` once it accepts connections."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
-    async with Emulator(data, host, port, https) as emulator:
+    async with Emulator(data, host, port, https, merge_by_client=merge_by_client) as emulator:
         print(f"ready {emulator.url}", flush=True)  # noqa: T201
         await stop.wait()
         print("stopping", file=sys.stderr)  # noqa: T201
@@ -36,6 +40,11 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--port", type=int, default=DEFAULT_PORT, help="0 takes a free one (default: 8081)")
     made.add_argument("--https", action="store_true", help="serve HTTPS with a self-made certificate")
     made.add_argument("--data", type=Path, help="folder to keep everything in (default: memory)")
+    made.add_argument(
+        "--merge-by-client",
+        action="store_true",
+        help="refuse cross-partition sorts and aggregates as the service does, so that clients merge them",
+    )
     return made
 
 
@@ -44,7 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parser().parse_args(argv)
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
     try:
-        asyncio.run(serve(options.host, options.port, options.https, options.data))
+        asyncio.run(serve(options.host, options.port, options.https, options.data, options.merge_by_client))
     except OSError as error:
         print(f"cannot start: {error}", file=sys.stderr)  # noqa: T201
         return 1

@@ -6,7 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 from projections.emulator.catalog import Catalog
-from projections.emulator.queries import Answers
+from projections.emulator.queries import QueryOptions
 from projections.emulator.storage import Storage
 
 
@@ -44,10 +44,10 @@ class Statistics:
 class Account:
     """The whole state of one emulator."""
 
-    def __init__(self, path: Path | None) -> None:
+    def __init__(self, path: Path | None, merge_by_client: bool = False) -> None:
         self.storage = Storage(path)
         self.catalog = Catalog(self.storage)
-        self.answers = Answers()
+        self.queries = QueryOptions(merge_by_client)
         self.statistics = Statistics()
 
     def close(self) -> None:

@@ -31,7 +31,7 @@ def on_feed(account: Account, container: Container, request: Request) -> Reply:
     """GET .../docs: the change feed, or all items."""
     if feed.FEED_HEADER in request.headers:
         return feed.read(account.storage, container, request)
-    return queries.QueryRun(account.storage, container, request, account.answers).read_all()
+    return queries.QueryRun(account.storage, container, request, account.queries).read_all()
 
 
 def on_post(account: Account, container: Container, request: Request) -> Reply:
@@ -40,7 +40,7 @@ def on_post(account: Account, container: Container, request: Request) -> Reply:
     if request.flag("x-ms-cosmos-is-query-plan-request"):
         return queries.plan(container, request)
     if request.flag("x-ms-documentdb-isquery") or request.flag("x-ms-documentdb-query") or "query+json" in kind:
-        return queries.QueryRun(account.storage, container, request, account.answers).query()
+        return queries.QueryRun(account.storage, container, request, account.queries).query()
     if request.flag("x-ms-cosmos-is-batch-request"):
         return _batch(account, container, request)
     document = document_of(request.body)

@@ -8,13 +8,13 @@ import json
 import re
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from projections.emulator import charges
 from projections.emulator.candidates import candidates, pins_one_key
 from projections.emulator.catalog import Container
-from projections.emulator.errors import bad_request
+from projections.emulator.errors import CROSS_PARTITION_NOT_SERVABLE, bad_request
 from projections.emulator.exchange import Reply, Request, feed_body
 from projections.emulator.items import expired, from_json, milliseconds, to_json
 from projections.emulator.query import QueryError, compile_query, query_plan
@@ -101,14 +101,22 @@ class Answers:
             self._kept.popitem(last=False)
 
 
+@dataclass(slots=True)
+class QueryOptions:
+    """How queries are answered."""
+
+    merge_by_client: bool = False  # refuse what the service refuses too: cross-partition sorts, aggregates, TOP, ...
+    answers: Answers = field(default_factory=Answers)
+
+
 class QueryRun:
     """One query (or read-all, without text) request on one container."""
 
-    def __init__(self, storage: Storage, container: Container, request: Request, answers: Answers) -> None:
+    def __init__(self, storage: Storage, container: Container, request: Request, options: QueryOptions) -> None:
         self.storage = storage
         self.container = container
         self.request = request
-        self.answers = answers
+        self.options = options
         self.scope = scope_of(container, request)
         self.now = milliseconds()
         self.scanned = 0
@@ -146,6 +154,12 @@ class QueryRun:
             if pins_one_key(self.container, bound):
                 return
             raise bad_request(CROSS_PARTITION_TEXT)
+        if self.options.merge_by_client and not compiled.is_plain:
+            raise bad_request(
+                "The provided cross partition query can not be directly served by the gateway. This is a first chance "
+                "(internal) exception that all newer clients will know how to handle gracefully.",
+                CROSS_PARTITION_NOT_SERVABLE,
+            )
         if (
             compiled.has_aggregate
             and not compiled.is_value
@@ -263,7 +277,7 @@ class QueryRun:
             scope = Scope(resume.minimum, resume.maximum, parts, scope.key, scope.by_range)
         skip = resume.skip if resume is not None else 0
         name = (self.container.rid, scope.minimum, scope.maximum, text, json.dumps(parameters), skip)
-        rows = self.answers.get(name) if skip else None
+        rows = self.options.answers.get(name) if skip else None
         if rows is None:
             rows = self._compute(bound, scope)
         page: list[bytes] = []
@@ -276,7 +290,7 @@ class QueryRun:
         given = skip + len(page)
         if given >= len(rows):
             return Page(page, scope.range_ids, None, self.scanned, size)
-        self.answers.put((*name[:-1], given), rows)
+        self.options.answers.put((*name[:-1], given), rows)
         return Page(page, scope.range_ids, Position(scope.minimum, scope.maximum, 0, given), self.scanned, size)
 
     def _compute(self, bound: Any, scope: Scope) -> list[bytes]:

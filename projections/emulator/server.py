@@ -39,15 +39,24 @@ class Emulator:
     """An embedded Cosmos DB account on a socket.
 
     ``async with Emulator() as emulator`` starts an empty one in memory on a free port; ``data`` names a folder (or
-    file) to keep everything in.
+    file) to keep everything in. Cross-partition queries that need a merge (ORDER BY, aggregates, TOP, DISTINCT, ...) are
+    answered whole; with ``merge_by_client`` they are refused with 400/1004 as the service does, and the client asks for
+    a plan and merges what the single ranges answer.
     """
 
     def __init__(
-        self, data: str | Path | None = None, host: str = "127.0.0.1", port: int = 0, https: bool = False
+        self,
+        data: str | Path | None = None,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        https: bool = False,
+        *,
+        merge_by_client: bool = False,
     ) -> None:
         self.host = host
         self.port = port
         self.https = https
+        self.merge_by_client = merge_by_client
         self._data = None if data is None else Path(data)
         self._runner: web.ServerRunner | None = None
         self._account: Account | None = None
@@ -70,7 +79,7 @@ class Emulator:
             )
         folder, path = _places(self._data)
         context = self._tls(folder)
-        self._account = Account(path)
+        self._account = Account(path, self.merge_by_client)
         try:
             self._runner = web.ServerRunner(web.Server(self._serve, access_log=None), shutdown_timeout=0.5)
             await self._runner.setup()
