@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import textwrap
+import time
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Self
 
 import typer
+from rich.console import Console
+from rich.padding import Padding
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from projections.cli.console import emit, say
-from projections.cli.session import GOOD, AsJson, complete
+from projections.cli.console import emit, err, out, say, table
+from projections.cli.session import FOUND_WRONG, GOOD, AsJson, complete
 from projections.errors import ProjectionsError
 
 
@@ -59,4 +65,55 @@ def demo(as_json: AsJson = False) -> None:
 
     Exit codes: 0 every target equals a rebuild from the source; 1 one does not; 2 it could not be done.
     """
-    say(f"coming {as_json}")
+    complete(_demo(as_json))
+
+
+async def _demo(as_json: bool) -> int:
+    from projections.demo import demo as tell_story  # brings the emulator, an extra of its own
+
+    started = time.monotonic()
+    with _Teller(err() if as_json else out()) as teller:
+        story = await tell_story(teller)
+    if as_json:
+        emit(story.to_json())
+    seconds = time.monotonic() - started
+    if story.holds:
+        say(f"\nEvery change arrived and every target equals a rebuild from the source. {seconds:.0f} s in all.")
+        say("next: `projections emulator` in one terminal; `projections init`, `load`, `run`, `lookup` in another")
+        return GOOD
+    say("That did not hold: a change did not arrive, or a target differs from a rebuild from the source.")
+    return FOUND_WRONG
+
+
+class _Teller:
+    """Tells the demo's story; with bars where there is a terminal."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._bars = Progress(
+            TextColumn("   {task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
+            console=self._console, transient=True, disable=not self._console.is_terminal,
+        )  # fmt: skip
+        self._tasks: dict[str, TaskID] = {}
+
+    def __enter__(self) -> Self:
+        self._bars.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bars.stop()
+
+    def say(self, text: str) -> None:
+        width = min(self._console.width, 100)
+        self._console.print("\n" + textwrap.fill(text, width, subsequent_indent="   "))
+
+    def progress(self, label: str, done: int, total: int) -> None:
+        if label not in self._tasks:
+            self._tasks[label] = self._bars.add_task(label, total=total)
+        self._bars.update(self._tasks[label], completed=done, visible=done < total)
+        if done == total and not self._console.is_terminal:
+            self._console.print(f"   {label}: {done:,} done")
+
+    def table(self, title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+        self._console.print(f"\n   {title}")
+        self._console.print(Padding(table(columns, rows), (0, 0, 0, 3), expand=False))
