@@ -17,7 +17,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 
 from projections.cli.console import emit, err, out, say, table
 from projections.cli.session import FOUND_WRONG, GOOD, AsJson, complete
+from projections.cosmos import connect
+from projections.demo import demo as tell_story
 from projections.errors import ProjectionsError
+from projections.patience import PatientStore
+from projections.settings import Settings
 
 
 def emulator(
@@ -69,11 +73,12 @@ def demo(as_json: AsJson = False) -> None:
 
 
 async def _demo(as_json: bool) -> int:
-    from projections.demo import demo as tell_story  # brings the emulator, an extra of its own
+    from projections.emulator import Emulator  # an extra of its own, see __main__.EXTRAS
 
     started = time.monotonic()
-    with _Teller(err() if as_json else out()) as teller:
-        story = await tell_story(teller)
+    async with Emulator() as emulator, connect(Settings.read({"COSMOS": emulator.connection_string})) as store:
+        with _Teller(err() if as_json else out()) as teller:
+            story = await tell_story(PatientStore(store), teller)
     if as_json:
         emit(story.to_json())
     seconds = time.monotonic() - started

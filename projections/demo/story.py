@@ -1,4 +1,4 @@
-"""The steps of the demo, told one after another."""
+"""The steps of the demo, told one after another, on an emulator that whoever calls has started."""
 
 from __future__ import annotations
 
@@ -9,18 +9,15 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from projections.batches import Write, write_all
-from projections.cosmos import connect
 from projections.demo.arrivals import Change, Watch, changes, summary
 from projections.demo.rebuild import Comparison, compare
-from projections.emulator import Emulator
 from projections.example import catalog
 from projections.example.data import orders
 from projections.keys import Key
 from projections.lookup import Lookup
 from projections.metering import Cost, measured
-from projections.patience import PatientStore
 from projections.provision import Layout, initialise
-from projections.settings import Settings
+from projections.settings import DEFAULT_DATABASE
 from projections.status import Status, status
 from projections.store import Document, Store, Upsert
 from projections.worker import Progress, Worker
@@ -87,19 +84,16 @@ class Story:
         }
 
 
-async def demo(narrator: Narrator, *, count: int = ORDERS, each: int = CHANGES) -> Story:
-    """Tell the story from beginning to end on an emulator in memory: `count` orders, `each` changes of every kind."""
-    async with Emulator() as emulator:
-        settings = Settings.read({"COSMOS": emulator.connection_string})
-        async with connect(settings) as store:
-            stage = _Stage(PatientStore(store), Layout(catalog, settings.database), narrator, Story(orders=count))
-            items = list(orders(count))
-            await stage.timed("init", stage.prepare())
-            await stage.timed("load", stage.load(items))
-            await stage.timed("backfill", stage.backfill())
-            await stage.timed("live", stage.live(items, each))
-            await stage.timed("lookup", stage.look_up(items[count // 2]["orderId"]))
-            await stage.timed("check", stage.check())
+async def demo(store: Store, narrator: Narrator, *, count: int = ORDERS, each: int = CHANGES) -> Story:
+    """Tell the story from beginning to end on an empty account: `count` orders, `each` changes of every kind."""
+    stage = _Stage(store, Layout(catalog, DEFAULT_DATABASE), narrator, Story(orders=count))
+    items = list(orders(count))
+    await stage.timed("init", stage.prepare())
+    await stage.timed("load", stage.load(items))
+    await stage.timed("backfill", stage.backfill())
+    await stage.timed("live", stage.live(items, each))
+    await stage.timed("lookup", stage.look_up(items[count // 2]["orderId"]))
+    await stage.timed("check", stage.check())
     return stage.story
 
 
@@ -119,8 +113,8 @@ class _Stage:
         self.narrator.say(
             "1. A shop keeps its orders by customer: the container `orders` is keyed /customerId. To find an order by "
             "its number, or all that are open, every partition has to be asked. Three projections are declared against "
-            "that, in projections/example/catalog.py. An emulator of Cosmos DB is started inside this process, and the "
-            "containers are made in it."
+            "that, in projections/example/catalog.py. Their containers are made in an emulator of Cosmos DB that runs "
+            "inside this process."
         )
         await initialise(self.store, self.layout)
 

@@ -35,4 +35,4 @@ big_open = Index(
     deletes=deleted,
 )
 
-catalog = Catalog(database="shop", projections=(by_id, by_status, big_open))
+catalog = Catalog(projections=(by_id, by_status, big_open))
