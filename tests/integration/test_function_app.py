@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from projections.emulator import Emulator
 from tests.functions_runtime.catalog import catalog
 from tests.functions_runtime.client import ROOT, FunctionsHost
 from tests.functions_runtime.site import Site
@@ -241,6 +242,18 @@ async def test_health_is_terse(site: Site) -> None:
     assert http["status_code"] == "200"
     names = [projection.full_name for projection in catalog]
     assert json.loads(http["body"]["bytes"]) == {"status": "ok", "projections": names}
+
+
+async def test_the_example_of_local_settings_works_on_an_emulator() -> None:
+    """With HTTPS, as the host needs it; the worker does not mind that the certificate is nobody's."""
+    values = json.loads((ROOT / "local.settings.example.json").read_text())["Values"]
+    async with Emulator(https=True) as emulator:
+        settings = values | {"COSMOS": values["COSMOS"].replace("https://127.0.0.1:8081/", emulator.url)}
+        assert settings["COSMOS"] != values["COSMOS"]
+        async with FunctionsHost(settings) as host:
+            health = await host.get("health", "/api/health")
+
+    assert json.loads(health.value["http"]["body"]["bytes"])["status"] == "not ready"  # it answers, and is empty
 
 
 # trouble
