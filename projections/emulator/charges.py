@@ -8,8 +8,6 @@ about 2.3-3 RU, and a write costs less the fewer properties are indexed).
 
 from __future__ import annotations
 
-from typing import Any
-
 KB = 1024
 POINT_READ = 1.0  # 1 KB item (request-units)
 POINT_READ_PER_KB = 9.0 / 99  # so that 100 KB come to 10 RU (request-units)
@@ -49,15 +47,6 @@ def query(partitions: int, scanned: int, size: int) -> float:
 def feed(size: int) -> float:
     """A change feed page of ``size`` bytes."""
     return _rounded(FEED + FEED_PER_KB * size / KB)
-
-
-def indexed_properties(value: Any) -> int:
-    """How many scalar values an item has, each of which the default policy indexes."""
-    if isinstance(value, dict):
-        return sum(map(indexed_properties, value.values()))
-    if isinstance(value, list):
-        return sum(map(indexed_properties, value))
-    return 1
 
 
 def _beyond_first_kb(size: int) -> float:

@@ -86,8 +86,7 @@ def _all_versions(storage: Storage, container: Container, scope: Scope, start: S
     """Every create, replace and delete, those by TTL included."""
     if not container.keeps_history:
         raise bad_request(_FULL_FIDELITY_OFF)
-    if container.ttl is not None:
-        purge_expired(storage, container)
+    purge_expired(storage, container)
     return storage.recorded(container.number, start.after, scope.minimum, scope.maximum)
 
 

@@ -27,8 +27,9 @@ from projections.emulator.storage import SEQUENCE_BITS, Item, Storage
 
 MAX_ITEM_BYTES = 2 * 1024 * 1024  # facts.md 36
 SYSTEM_FIELDS = ("_rid", "_self", "_etag", "_attachments", "_ts", "_lsn")
-_encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
-_encode_ascii = json.JSONEncoder(separators=(",", ":"), ensure_ascii=True).encode
+MAX_DEPTH = 128  # concepts-limits: "maximum level of nesting for embedded objects / arrays"
+_encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
+_encode_ascii = json.JSONEncoder(separators=(",", ":"), ensure_ascii=True, allow_nan=False).encode
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +72,8 @@ def to_json(value: Any) -> bytes:
         return _encode(value).encode()
     except UnicodeEncodeError:
         return _encode_ascii(value).encode()
+    except ValueError:
+        raise bad_request("A number is out of the range of a double.") from None
 
 
 def document_of(body: bytes) -> Any:
@@ -229,6 +232,7 @@ class Change:
         return found
 
     def _insert(self, key: Key, item_id: str, document: dict[str, Any]) -> Answer:
+        indexed = self._indexed(document)
         self.sequence += 1
         row = (self.container.number << SEQUENCE_BITS) + self.sequence
         item = self._stored(row, key, item_id, document)
@@ -236,9 +240,10 @@ class Change:
         self._take(item, document)
         if self.container.keeps_history:
             self._record("create", key.epk, None, item)
-        return Answer(201, item.body, item.etag, charges.create(len(item.body), self._indexed(document)))
+        return Answer(201, item.body, item.etag, charges.create(len(item.body), indexed))
 
     def _update(self, key: Key, found: Item, item_id: str, document: dict[str, Any]) -> Answer:
+        indexed = self._indexed(document)
         item = self._stored(found.row, key, item_id, document)
         if item_id != found.id:
             self.storage.rename(found.row, item_id)
@@ -248,7 +253,7 @@ class Change:
         self._take(item, document)
         if self.container.keeps_history:
             self._record("replace", key.epk, found, item)
-        return Answer(200, item.body, item.etag, charges.replace(len(item.body), self._indexed(document)))
+        return Answer(200, item.body, item.etag, charges.replace(len(item.body), indexed))
 
     def _stored(self, row: int, key: Key, item_id: str, document: dict[str, Any]) -> Item:
         """The item as it will lie in the storage, system properties at the end."""
@@ -267,7 +272,8 @@ class Change:
         return Item(row, key.epk, item_id, self.lsn, self.now, document.get("ttl"), etag, body)
 
     def _indexed(self, document: dict[str, Any]) -> int:
-        return charges.indexed_properties(document) if self.container.indexes else 0
+        count = properties(document)
+        return count if self.container.indexes else 0
 
     def _take(self, item: Item, document: dict[str, Any]) -> None:
         """Claims the unique keys; 409 when another item of the logical partition has them."""
@@ -313,13 +319,25 @@ def change(storage: Storage, container: Container) -> Iterator[Change]:
 
 def purge_expired(storage: Storage, container: Container) -> None:
     """Turns expired items into deletes, as the service does in the background."""
-    now = milliseconds()
-    gone = [item for item in storage.in_order(container.number, "", "FG") if expired(item, container, now)]
+    if container.ttl is None:
+        return
+    gone = storage.run_out(container.number, container.ttl, milliseconds())
     if not gone:
         return
     with change(storage, container) as one:
         for item in gone:
             one.remove(item, expired_by_ttl=True)
+
+
+def properties(value: Any, depth: int = 0) -> int:
+    """How many scalar values an item has, each of which the default policy indexes; 400 when it nests too deeply."""
+    if isinstance(value, dict):
+        value = value.values()
+    elif not isinstance(value, list):
+        return 1
+    if depth > MAX_DEPTH:
+        raise bad_request(f"The item nests more than {MAX_DEPTH} levels deep.")
+    return sum([properties(one, depth + 1) for one in value])
 
 
 def _holds(condition: str, document: dict[str, Any]) -> bool:

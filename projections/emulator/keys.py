@@ -178,7 +178,7 @@ def _v1_number(value: Component) -> Component:
     """The SDK hashes whole numbers of old containers as unsigned 32-bit ones."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return value
-    if isinstance(value, float) and not value.is_integer():
+    if isinstance(value, float) and (abs(value) >= 2**32 or not value.is_integer()):
         return value
     return float(int(value) & 0xFFFFFFFF)
 

@@ -42,10 +42,7 @@ def complete_content(content: Any) -> dict[str, Any]:
     settings = content.get("offerAutopilotSettings")
     if settings:
         most = _throughput(settings.get("maxThroughput") if isinstance(settings, dict) else None, MIN_AUTOSCALE)
-        policy = settings.get("autoUpgradePolicy") or {"throughputPolicy": {"incrementPercent": 0}}
-        increment = (policy.get("throughputPolicy") or {}).get("incrementPercent", 0)
-        if not isinstance(increment, int) or increment < 0:
-            raise bad_request("The autoscale increment percent has to be a whole number, 0 or more.")
+        policy = {"throughputPolicy": {"incrementPercent": _increment(settings.get("autoUpgradePolicy"))}}
         return _content(max(MIN_MANUAL, most // 10), {"maxThroughput": most, "autoUpgradePolicy": policy}, most)
     throughput = _throughput(content.get("offerThroughput"), MIN_MANUAL)
     return _content(throughput, None, throughput)
@@ -55,6 +52,14 @@ def maximum(content: Mapping[str, Any]) -> int:
     """The throughput that decides the number of physical partitions."""
     settings = content.get("offerAutopilotSettings")
     return int(settings["maxThroughput"] if settings else content["offerThroughput"])
+
+
+def _increment(policy: Any) -> int:
+    inner = policy.get("throughputPolicy") if isinstance(policy, dict) else None
+    increment = inner.get("incrementPercent", 0) if isinstance(inner, dict) else 0
+    if not isinstance(increment, int) or increment < 0:
+        raise bad_request("The autoscale increment percent has to be a whole number, 0 or more.")
+    return increment
 
 
 def _throughput(value: Any, least: int) -> int:

@@ -9,6 +9,8 @@ from projections.emulator.errors import OWNER_NOT_FOUND, ServiceError, bad_reque
 from projections.emulator.exchange import Reply, Request
 from projections.emulator.rids import is_database_rid
 
+BUCKET_HEADER = "x-ms-cosmos-throughput-bucket"
+_BUCKETS = frozenset("12345")
 _UNSUPPORTED = {
     "sprocs": "A stored procedure",
     "triggers": "A trigger",
@@ -23,6 +25,9 @@ _UNSUPPORTED = {
 
 def dispatch(account: Account, request: Request) -> Reply:
     """Runs a request; a refusal comes as a ServiceError."""
+    bucket = request.headers.get(BUCKET_HEADER)
+    if bucket is not None and bucket not in _BUCKETS:
+        raise bad_request(f"The value '{bucket}' specified for the header '{BUCKET_HEADER}' is invalid.")
     match request.path:
         case ():
             return _account(request)

@@ -14,6 +14,7 @@ from typing import Self
 from urllib.parse import unquote
 
 from aiohttp import web
+from aiohttp.web import RequestPayloadError
 from multidict import CIMultiDict
 
 from projections.emulator import auth, certificate, sessions
@@ -39,7 +40,7 @@ class Emulator:
     """An embedded Cosmos DB account on a socket.
 
     ``async with Emulator() as emulator`` starts an empty one in memory on a free port; ``data`` names a folder (or
-    file) to keep everything in. Cross-partition queries that need a merge (ORDER BY, aggregates, TOP, DISTINCT, ...) are
+    file) to keep everything in. Cross-partition queries that need a merge (ORDER BY, aggregates, TOP, DISTINCT) are
     answered whole; with ``merge_by_client`` they are refused with 400/1004 as the service does, and the client asks for
     a plan and merges what the single ranges answer.
     """
@@ -132,7 +133,9 @@ class Emulator:
 
     async def _serve(self, incoming: web.BaseRequest) -> web.Response:
         """Answers one HTTP request; whatever goes wrong, the client gets JSON and no traceback."""
-        activity = incoming.headers.get("x-ms-activity-id") or str(uuid.uuid4())
+        activity = incoming.headers.get("x-ms-activity-id", "")
+        if not (activity.isascii() and activity.isprintable() and activity):
+            activity = str(uuid.uuid4())
         account = self.account
         try:
             request = await self._read(incoming)
@@ -140,6 +143,10 @@ class Emulator:
             reply = dispatch(account, request)
         except ServiceError as error:
             reply = _refusal(error)
+        except UnicodeEncodeError:
+            reply = _refusal(bad_request("The request contains text that is not valid Unicode."))
+        except RequestPayloadError as error:
+            reply = _refusal(bad_request(f"The request body cannot be read: {error}"))
         except Exception:
             log.exception("request failed: %s %s, activity %s", incoming.method, incoming.raw_path, activity)
             reply = _refusal(ServiceError(500, f"The emulator failed; its log has the cause. ActivityId: {activity}"))

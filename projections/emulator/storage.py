@@ -54,6 +54,12 @@ _CHANGES = (
 )
 
 
+_RUN_OUT = (
+    f"SELECT {_COLUMNS} FROM items INDEXED BY items_by_lsn "
+    "WHERE container = ? AND COALESCE(ttl, ?) >= 0 AND ts + COALESCE(ttl, ?) * 1000 <= ?"
+)
+
+
 class Item(NamedTuple):
     """A stored item."""
 
@@ -78,6 +84,8 @@ class Storage:
             # fsync for each write.
             self._sql.execute("PRAGMA journal_mode = WAL")
             self._sql.execute("PRAGMA synchronous = NORMAL")
+            # The counters live in this process: a second one on the same file would give numbers out twice.
+            self._sql.execute("PRAGMA locking_mode = EXCLUSIVE")
         self._sql.execute("PRAGMA temp_store = MEMORY")
         self._sql.execute("PRAGMA cache_size = -65536")
         self._sql.executescript(_SCHEMA)
@@ -153,6 +161,10 @@ class Storage:
     def changes(self, container: int, after: int, minimum: str, maximum: str, since: int) -> Iterator[Item]:
         """The items of an EPK range by the time of their last change."""
         return map(Item._make, self._sql.execute(_CHANGES, (container, after, minimum, maximum, since)))
+
+    def run_out(self, container: int, ttl: int, now: int) -> list[Item]:
+        """The items whose TTL, or else that of the container, has run out."""
+        return [Item._make(row) for row in self._sql.execute(_RUN_OUT, (container, ttl, ttl, now))]
 
     def count(self, container: int) -> tuple[int, int]:
         """Number and bytes of a container's items."""
