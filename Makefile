@@ -31,4 +31,7 @@ clean:
 $(READY): pyproject.toml requirements.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	# the official worker library says it needs Python 3.13, and works on 3.11: the tests run the app under it
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --ignore-requires-python --no-deps \
+		'azure-functions-runtime>=1.0' 'azurefunctions-extensions-base>=1.2'
 	touch $@

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Awaitable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final, TypeVar, cast
@@ -99,6 +100,18 @@ CONNECT_SECONDS: Final = 6.0
 CONNECT_SECONDS_IDENTITY: Final = 30.0
 """The same where a token has to be had first."""
 CREDENTIALS_HINT: Final = "check COSMOS, or the identity's data-plane role, with `projections doctor`"
+HINTS: Final[Mapping[tuple[int, int | None], str]] = {
+    (401, None): CREDENTIALS_HINT,
+    (403, None): CREDENTIALS_HINT,
+    # facts.md 10
+    (
+        403,
+        5300,
+    ): "a managed identity creates no databases or containers: create them beforehand (README, Deploying)",
+    (404, 1003): "create it with `projections init`",
+}
+AWKWARD: Final = re.compile(r"[/\\?#%\t\r\n]|\s$")
+"""Ids that other clients can store, but that do not survive in an address (case 7)."""
 
 
 def _meaning(status: int, sub_status: int | None, headers: Mapping[str, Any] | None) -> ProjectionsError:
@@ -109,11 +122,7 @@ def _meaning(status: int, sub_status: int | None, headers: Mapping[str, Any] | N
         return TransientError(text, retry_after=wait)
     if kind is UnauthorizedError:
         text = f"the account refused the credentials ({text.removeprefix('the store answered ')})"
-    hints: dict[type[ProjectionsError], str] = {
-        UnauthorizedError: CREDENTIALS_HINT,
-        MissingContainerError: "create it with `projections init`",
-    }
-    return kind(text, hint=hints.get(kind))
+    return kind(text, hint=HINTS.get((status, sub_status)) or HINTS.get((status, None)))
 
 
 async def _calling(call: Awaitable[T]) -> T:
@@ -167,10 +176,10 @@ class CosmosStore:
 
     async def read(self, container: Container, places: Collection[Place]) -> dict[Place, Document]:
         proxy, paths = await self._open(container)
-        plain = [place for place in places if all(type(v) in (str, int, float) for v in place.key.values)]
+        plain = [place for place in places if _is_plain(place)]
         odd = [place for place in places if place not in set(plain)] if len(plain) < len(places) else []
         documents = list(await _calling(proxy.read_items([(p.id, _argument(p.key)) for p in plain]))) if plain else []
-        documents += [found for place in odd if (found := await self._read_one(proxy, place)) is not None]
+        documents += [found for place in odd if (found := await self._read_one(container, proxy, place)) is not None]
         # facts.md 24: the SDK leaves out what is missing and orders by id alone
         names = [parse_path(path) for path in paths]
         at_place: dict[Place, Document] = {
@@ -178,8 +187,11 @@ class CosmosStore:
         }
         return {place: at_place[place] for place in places if place in at_place}
 
-    async def _read_one(self, proxy: ContainerProxy, place: Place) -> Document | None:
+    async def _read_one(self, container: Container, proxy: ContainerProxy, place: Place) -> Document | None:
         """The SDK's bulk read takes 1 for true and null for a missing level, so keys with those are read singly."""
+        if AWKWARD.search(place.id):
+            pages = self.query(container, "SELECT * FROM c WHERE c.id = @id", {"@id": place.id}, place.key)
+            return next(iter([document async for page in pages for document in page]), None)
         try:
             return dict(await proxy.read_item(place.id, partition_key=_argument(place.key)))
         except CosmosResourceNotFoundError as error:
@@ -306,6 +318,10 @@ class CosmosStore:
         return True
 
 
+def _is_plain(place: Place) -> bool:
+    return all(type(v) in (str, int, float) for v in place.key.values) and not AWKWARD.search(place.id)
+
+
 def _refused(error: ProjectionsError, index: int) -> ProjectionsError:
     return WriteError(index, error) if isinstance(error, ConflictError | ItemError) else error
 
@@ -361,7 +377,7 @@ def _client(settings: Settings) -> tuple[CosmosClient, Any]:
             ) from error
     from azure.identity.aio import DefaultAzureCredential  # slow to import, and only needed here
 
-    credential = DefaultAzureCredential()
+    credential = DefaultAzureCredential(managed_identity_client_id=settings.client_id)
     return CosmosClient(settings.endpoint, credential=credential, **options), credential
 
 

@@ -26,6 +26,7 @@ class Settings:
     connection_string: str | None = field(default=None, repr=False)  # None: managed identity
     database: str = DEFAULT_DATABASE
     catalog: str = DEFAULT_CATALOG
+    client_id: str | None = None  # of a user-assigned managed identity
     assumed: bool = False  # nothing was set, so the embedded emulator's address was taken
 
     @staticmethod
@@ -34,6 +35,7 @@ class Settings:
 
         COSMOS                     connection string (for emulators), or
         COSMOS__accountEndpoint    the account's URL, with managed identity: the same setting the trigger uses
+        COSMOS__clientId           the client id, where that identity is a user-assigned one
         COSMOS_DATABASE            the database, unless the catalog names one
         PROJECTIONS_CATALOG        module:name of the catalog
 
@@ -50,7 +52,7 @@ class Settings:
         if endpoint:
             if not endpoint.startswith("https://"):
                 raise SettingsError("COSMOS__accountEndpoint is not an https URL", hint="copy the account's URI")
-            return Settings(endpoint, None, database, catalog)
+            return Settings(endpoint, None, database, catalog, environment.get("COSMOS__clientId") or None)
         return Settings(EMULATOR_ENDPOINT, emulator_connection(EMULATOR_ENDPOINT), database, catalog, assumed=True)
 
     @property
