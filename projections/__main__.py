@@ -12,14 +12,16 @@ def main() -> int:
     """Runs the command line; returns the exit code."""
     try:
         from projections.cli.app import main as run
+
+        return run()
     except ModuleNotFoundError as error:
-        extra = EXTRAS.get(error.name or "")
+        package = (error.name or "").partition(".")[0]
+        extra = EXTRAS.get(package)
         if extra is None:
             raise
-        print(f"error: {error.name} is not installed", file=sys.stderr)  # noqa: T201
+        print(f"error: {package} is not installed", file=sys.stderr)  # noqa: T201
         print(f'hint: pip install "cosmos-projections[{extra}]"', file=sys.stderr)  # noqa: T201
         return 2
-    return run()
 
 
 if __name__ == "__main__":

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import sys
-
 import typer
 
 from projections.cli import containers, health, reading, running, trying
+from projections.cli.session import FAILED, GOOD
 
 app = typer.Typer(
     name="projections",
@@ -36,10 +34,7 @@ for command in (
 def main() -> int:
     """Runs the command line on the process's arguments; returns the exit code."""
     try:
-        code = app(standalone_mode=True)
+        app()
     except SystemExit as end:
-        return end.code if isinstance(end.code, int) else 2
-    except BrokenPipeError:  # whoever read our output has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    return int(code or 0)
+        return end.code if isinstance(end.code, int) else FAILED
+    return GOOD

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -61,4 +63,7 @@ def complete(command: Coroutine[Any, Any, int]) -> None:
         code = FAILED
     except KeyboardInterrupt:
         code = INTERRUPTED
+    except BrokenPipeError:  # whoever read our output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = GOOD
     raise typer.Exit(code)

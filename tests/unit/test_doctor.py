@@ -1,0 +1,108 @@
+"""What the doctor finds, one broken thing at a time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from projections.declare import Catalog, Index, Source, Target
+from projections.doctor import Finding, examine, examine_catalog, examine_containers
+from projections.memory import MemoryStore
+from projections.provision import Layout, own, sources
+from projections.store import Description
+
+SOURCE = Source(container="orders", key="/shop")
+
+
+def layout(**fields: Any) -> Layout:
+    projection = Index(**{"name": "by-status", "source": SOURCE, "key": "/status", **fields})
+    return Layout(Catalog(projections=(projection,)), "db")
+
+
+async def findings(where: Layout, **changed: Description | None) -> list[Finding]:
+    """Of an account that has everything as it should be, but for the containers given by name."""
+    store = MemoryStore()
+    for wanted in [*sources(where), *own(where)]:
+        found = changed.get(wanted.container.name.replace("-", "_"), wanted)
+        if found is not None:
+            await store.create_container(found)
+    return [finding async for finding in examine_containers(store, where)]
+
+
+def wrong(found: list[Finding]) -> list[tuple[str, str]]:
+    return [(finding.severity, finding.subject) for finding in found if finding.severity != "ok"]
+
+
+def containers(where: Layout) -> dict[str, Description]:
+    return {wanted.container.name: wanted for wanted in [*sources(where), *own(where)]}
+
+
+async def test_a_good_set_up_is_all_ok() -> None:
+    found = await findings(layout())
+    assert {finding.severity for finding in found} == {"ok"}
+    assert len(found) == 5
+
+
+async def test_every_missing_container_is_an_error() -> None:
+    found = [finding async for finding in examine_containers(MemoryStore(), layout())]
+    assert [severity for severity, _ in wrong(found)] == ["error"] * 5
+    assert all("projections init" in str(finding.remedy) for finding in found)
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "severity", "reason"),
+    [
+        ("orders", {"key_paths": ("/id",)}, "error", "keyed /id, declared /shop"),
+        ("by-status", {"key_paths": ("/state",)}, "error", "/state"),
+        ("by-status", {"default_ttl": None}, "error", "outlive"),
+        ("by-status", {"default_ttl": 60}, "error", "expires entries after 60 s"),
+        ("by-status", {"unique_keys": (("/email",),)}, "warning", "unique key /email"),
+        ("projections-state", {"default_ttl": None}, "warning", "stay for ever"),
+        ("projections-state", {"default_ttl": 60}, "error", "after 60 s"),
+        ("projections-state", {"key_paths": ("/id",)}, "error", "/pk is needed"),
+        ("projections-deadletters", {"default_ttl": 60}, "error", "expires"),
+        ("projections-leases", {"key_paths": ("/pk",)}, "error", "/id is needed"),
+    ],
+)
+async def test_one_thing_wrong(name: str, change: dict[str, Any], severity: str, reason: str) -> None:
+    where = layout()
+    found = await findings(where, **{name.replace("-", "_"): replace(containers(where)[name], **change)})
+    [finding] = [finding for finding in found if finding.severity != "ok"]
+    assert finding.severity == severity
+    assert name in finding.subject
+    assert reason in finding.reason
+    assert finding.remedy
+
+
+async def test_expiry_may_be_off_where_it_is_not_mirrored() -> None:
+    assert wrong(await findings(layout(ttl="ignore", target=Target(default_ttl=None)))) == []
+
+
+async def test_a_unique_key_that_holds_the_sources_key_is_fine() -> None:
+    assert wrong(await findings(layout(target=Target(unique_keys=(("/email", "/shop"),))))) == []
+
+
+def test_the_catalog_alone() -> None:
+    assert [f.severity for f in examine_catalog(layout().catalog, "x:y")] == ["ok"]
+    assert [f.severity for f in examine_catalog(layout(strict=False).catalog, "x:y")] == ["ok", "warning"]
+    assert [f.severity for f in examine_catalog(Catalog(projections=()), "x:y")] == ["warning"]
+    assert [f.severity for f in examine_catalog(layout(include=("_source",)).catalog, "x:y")] == ["ok", "error"]
+
+
+@pytest.mark.parametrize(
+    ("environment", "subject", "last"),
+    [
+        ({"COSMOS": "nonsense"}, "settings", "settings"),
+        ({"PROJECTIONS_CATALOG": "no.such:thing"}, "catalog", "catalog"),
+        ({"COSMOS": "AccountEndpoint=http://127.0.0.1:9/;AccountKey=YQ==;"}, "account", "account"),
+    ],
+)
+async def test_the_first_thing_that_is_broken_ends_the_examination(
+    environment: dict[str, str], subject: str, last: str
+) -> None:
+    found = [finding async for finding in examine(environment)]
+    assert wrong(found) == [("error", subject)]
+    assert found[-1].subject == last
+    assert found[-1].remedy

@@ -1,0 +1,78 @@
+"""How a projection is said to stand, in each phase of its life."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from projections.declare import Catalog, Index, Source
+from projections.keys import Key
+from projections.memory import MemoryStore
+from projections.provision import Layout, initialise
+from projections.status import Health, Status, status
+from projections.store import Upsert
+from projections.worker import Worker
+
+BY_STATUS = Index(name="by-status", source=Source(container="orders", key="/shop"), key="/status")
+LAYOUT = Layout(Catalog(projections=(BY_STATUS,)), "db")
+
+
+async def put(store: MemoryStore, *items: dict[str, Any]) -> None:
+    for item in items:
+        await store.write(LAYOUT.source(BY_STATUS), Key.of("s"), [Upsert({"shop": "s", **item})])
+
+
+async def started() -> MemoryStore:
+    store = MemoryStore()
+    await initialise(store, LAYOUT)
+    await put(store, {"id": "1", "status": "open"}, {"id": "2"}, {"id": "3", "status": {}})
+    return store
+
+
+async def look(store: MemoryStore, ahead: float = 0) -> Status:
+    return await status(store, LAYOUT, BY_STATUS, now=time.time() + ahead)
+
+
+async def test_missing_containers_are_named() -> None:
+    found = await look(MemoryStore())
+    assert found.health is Health.MISSING
+    assert [container.name for container in found.missing] == [
+        "orders", "by-status", "projections-state", "projections-deadletters",
+    ]  # fmt: skip
+    assert (found.entries, found.gap, found.lag, found.deadletters) == (None, None, None, None)
+
+
+async def test_before_the_first_run() -> None:
+    found = await look(await started())
+    assert (found.health, found.entries, found.ranges, found.gap) == (Health.NOT_STARTED, 0, 0, None)
+
+
+async def test_caught_up() -> None:
+    store = await started()
+    await Worker(store, LAYOUT, [BY_STATUS]).run(until_caught_up=True)
+    found = await look(store, ahead=50)
+    assert (found.health, found.entries, found.ranges) == (Health.OK, 1, 1)
+    assert (found.gap, found.lag, found.deadletters) == ("0", 0.0, 1)
+    assert found.tally.outcomes == {"written": 1, "skipped": 1, "parked": 1}
+    assert found.tally.reasons["skipped: missing key"] == 1
+
+
+async def test_behind_by_the_age_of_the_first_pending_change() -> None:
+    store = await started()
+    await Worker(store, LAYOUT, [BY_STATUS]).run(until_caught_up=True)
+    await put(store, {"id": "4", "status": "open"})
+    found = await look(store, ahead=50)
+    assert (found.health, found.gap) == (Health.BEHIND, ">=1")
+    assert found.lag is not None
+    assert 49 <= found.lag <= 52
+
+
+async def test_for_programs() -> None:
+    store = await started()
+    await Worker(store, LAYOUT, [BY_STATUS]).run(until_caught_up=True)
+    assert (await look(store)).to_json() == {
+        "projection": "by-status", "version": 1, "target": "db/by-status", "health": "ok", "missing": [], "entries": 1,
+        "ranges": 1, "gap": "0", "lagSeconds": 0.0, "deadLetters": 1,
+        "outcomes": {"parked": 1, "skipped": 1, "written": 1},
+        "reasons": {"parked: ItemError": 1, "skipped: missing key": 1},
+    }  # fmt: skip
