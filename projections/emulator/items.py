@@ -272,7 +272,7 @@ class Change:
         return Item(row, key.epk, item_id, self.lsn, self.now, document.get("ttl"), etag, body)
 
     def _indexed(self, document: dict[str, Any]) -> int:
-        count = properties(document)
+        count = sum([properties(value, 1) for name, value in document.items() if name not in SYSTEM_FIELDS])
         return count if self.container.indexes else 0
 
     def _take(self, item: Item, document: dict[str, Any]) -> None:

@@ -78,7 +78,7 @@ class Storage:
 
     def __init__(self, path: Path | None) -> None:
         target = ":memory:" if path is None else str(path)
-        self._sql = sqlite3.connect(target, isolation_level=None, cached_statements=512)
+        self._sql = sqlite3.connect(target, isolation_level=None, cached_statements=512, timeout=1)
         if path is not None:
             # WAL with NORMAL: what was acknowledged survives a killed process (not a power cut), without an
             # fsync for each write.
