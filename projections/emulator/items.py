@@ -25,7 +25,7 @@ from projections.emulator.keys import Key, key_of, same_values
 from projections.emulator.query import QueryError, compile_query
 from projections.emulator.storage import SEQUENCE_BITS, Item, Storage
 
-MAX_ITEM_BYTES = 2 * 1024 * 1024  # facts.md 36
+MAX_ITEM_BYTES = 2 * 1024 * 1024  # concepts-limits
 SYSTEM_FIELDS = ("_rid", "_self", "_etag", "_attachments", "_ts", "_lsn")
 MAX_DEPTH = 128  # concepts-limits: "maximum level of nesting for embedded objects / arrays"
 _encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
@@ -207,8 +207,8 @@ class Change:
         if key is None:
             return key_of(definition, document), item_id
         if not key.values:
-            own = key_of(definition, document)
-            if own.epk != key.epk and not (definition.system or len(definition.paths) == 1):
+            own = key_of(definition, document)  # [] in a container with a system key: the item has none
+            if own.values:
                 raise key_mismatch()
             return own, item_id
         if not same_values(key.values, definition.values(document)):

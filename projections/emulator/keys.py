@@ -27,6 +27,7 @@ class Absent:
 ABSENT: Final = Absent()
 Component: TypeAlias = "str | int | float | bool | None | Absent"
 
+MAX_KEY_BYTES = 2048  # concepts-limits
 _V1_CHARACTERS = 100  # old containers hash the first 100 characters only
 _TOP_BITS = 0x3FFFFFFFFFFFFFFF  # real values stay below 3FFF...; FF is the open end
 
@@ -104,8 +105,11 @@ def key_from_header(definition: KeyDefinition, text: str) -> Key:
         raise bad_request(f"The partition key header is not a JSON array: {text}")
     if len(parts) > len(definition.paths):
         raise key_mismatch()
+    if not parts and not definition.multi and not definition.system:
+        parts = [{}]  # old clients say [] for a key that is not there
     values = tuple(_from_wire(part) for part in parts)
-    return Key(values, definition.epk_of(values), len(values) == len(definition.paths) or not values)
+    full = len(values) == len(definition.paths) or (definition.system and not values)
+    return Key(values, definition.epk_of(values), full)
 
 
 def key_of(definition: KeyDefinition, document: Mapping[str, Any]) -> Key:
@@ -127,6 +131,8 @@ def same_values(left: Sequence[Component], right: Sequence[Component]) -> bool:
 def _from_wire(part: Any) -> Component:
     if part == {} and isinstance(part, dict):
         return ABSENT
+    if isinstance(part, str) and len(part.encode("utf-8", "surrogatepass")) > MAX_KEY_BYTES:
+        raise bad_request(f"A partition key value may have {MAX_KEY_BYTES} bytes at most.")
     if part is None or isinstance(part, (str, int, float)):
         return part
     raise bad_request("A partition key value has to be a string, a number, a boolean, null or {} for none.")

@@ -11,7 +11,7 @@ from typing import Any
 from projections.emulator.errors import bad_request, range_gone
 from projections.emulator.keys import KeyDefinition, encode_v1
 
-RU_PER_RANGE = 10_000  # facts.md 36: a physical partition serves at most 10,000 RU/s
+RU_PER_RANGE = 10_000  # concepts-limits: a physical partition serves at most 10,000 RU/s
 SPACE = 1 << 126  # hashes are below 3FFF...FF
 FIRST, END = "", "FF"
 

@@ -41,7 +41,7 @@ def scope_of(container: Container, request: Request) -> Scope:
     range_id = headers.get(RANGE_HEADER)
     by_range = range_id is not None
     if range_id is not None:
-        one = container.partitions.get(range_id.rpartition(",")[2])
+        one = container.partitions.get(range_id.rpartition(",")[2])  # some clients say "container rid,range id"
         minimum, maximum = one.minimum, one.maximum
     if headers.get("x-ms-read-key-type", "").lower() == "effectivepartitionkeyrange":
         minimum = max(minimum, headers.get("x-ms-start-epk", FIRST).upper())

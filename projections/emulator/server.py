@@ -27,6 +27,8 @@ from projections.emulator.storage import FILE_NAME
 
 log = logging.getLogger(__name__)
 
+KEEP_ALIVE = 3600  # a connection that the server closes first costs a client a failed write
+MAX_HEAD = 65536  # ids and keys come escaped, session tokens name every range
 MAX_BODY = 4 * 1024 * 1024  # items and batches are refused above 2 MB with their own words
 GATEWAY_VERSION = "version=2.14.0"
 _COMMON = {
@@ -82,7 +84,14 @@ class Emulator:
         context = self._tls(folder)
         self._account = Account(path, self.merge_by_client)
         try:
-            self._runner = web.ServerRunner(web.Server(self._serve, access_log=None), shutdown_timeout=0.5)
+            server = web.Server(
+                self._serve,
+                access_log=None,
+                keepalive_timeout=KEEP_ALIVE,
+                max_line_size=MAX_HEAD,
+                max_field_size=MAX_HEAD,
+            )
+            self._runner = web.ServerRunner(server, shutdown_timeout=0.5)
             await self._runner.setup()
             site = web.TCPSite(self._runner, self.host, self.port, ssl_context=context)
             await site.start()

@@ -139,6 +139,11 @@ async def test_items_are_found_by_self_link(container: ContainerProxy) -> None:
         (b'{"id":"\\ud800","pk":"a"}', key("a"), 400, None),
         (b'{"id":"1","pk":"a","x":"\\ud800"}', key("a"), 201, None),
         ({"id": "1", "pk": "a"}, {"x-ms-documentdb-partitionkey": "a"}, 400, None),
+        ({"id": "1", "pk": "日" * 682}, key("日" * 682), 201, None),
+        ({"id": "1", "pk": "日" * 683}, key("日" * 683), 400, None),
+        ({"id": "1"}, key({}), 201, None),
+        ({"id": "1"}, key(), 201, None),
+        ({"id": "1", "pk": "a"}, key(), 400, "1001"),
     ],
 )
 async def test_what_an_item_has_to_be(
