@@ -6,7 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 from projections.emulator.catalog import Catalog
-from projections.emulator.queries import QueryOptions
+from projections.emulator.pages import QueryOptions
 from projections.emulator.storage import Storage
 
 

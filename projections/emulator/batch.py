@@ -6,7 +6,8 @@ from typing import Any
 
 from projections.emulator.catalog import Container
 from projections.emulator.errors import ServiceError, bad_request, key_mismatch
-from projections.emulator.items import Answer, Change, Preconditions, change, from_json, to_json
+from projections.emulator.items import Answer, Change, Preconditions, change
+from projections.emulator.jsontext import from_json, to_json
 from projections.emulator.keys import Key
 from projections.emulator.storage import Storage
 

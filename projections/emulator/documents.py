@@ -7,7 +7,8 @@ from projections.emulator.account import Account
 from projections.emulator.catalog import Container
 from projections.emulator.errors import STALE_CONTAINER, ServiceError, bad_request, key_mismatch, not_found
 from projections.emulator.exchange import Reply, Request
-from projections.emulator.items import Answer, Preconditions, change, document_of, from_json
+from projections.emulator.items import Answer, Preconditions, change
+from projections.emulator.jsontext import document_of, from_json
 from projections.emulator.keys import Key, key_from_header, key_of
 from projections.emulator.scopes import KEY_HEADER
 

@@ -21,15 +21,12 @@ from projections.emulator.errors import (
     not_found,
     precondition_failed,
 )
+from projections.emulator.jsontext import MAX_ITEM_BYTES, properties, to_json
 from projections.emulator.keys import Key, key_of, same_values
 from projections.emulator.query import QueryError, compile_query
 from projections.emulator.storage import SEQUENCE_BITS, Item, Storage
 
-MAX_ITEM_BYTES = 2 * 1024 * 1024  # concepts-limits
 SYSTEM_FIELDS = ("_rid", "_self", "_etag", "_attachments", "_ts", "_lsn")
-MAX_DEPTH = 128  # concepts-limits: "maximum level of nesting for embedded objects / arrays"
-_encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
-_encode_ascii = json.JSONEncoder(separators=(",", ":"), ensure_ascii=True, allow_nan=False).encode
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,38 +61,6 @@ class Answer:
     body: bytes
     etag: str
     charge: float
-
-
-def to_json(value: Any) -> bytes:
-    """Compact JSON as UTF-8; escaped where the text is not valid Unicode."""
-    try:
-        return _encode(value).encode()
-    except UnicodeEncodeError:
-        return _encode_ascii(value).encode()
-    except ValueError:
-        raise bad_request("A number is out of the range of a double.") from None
-
-
-def document_of(body: bytes) -> Any:
-    """An item's request body; 413 when the text, escapes included, is too large."""
-    if len(body) > MAX_ITEM_BYTES:
-        raise ServiceError(413, "Request size is too large: an item may have 2 MB at most.")
-    return from_json(body)
-
-
-def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not JSON")
-
-
-_decoder = json.JSONDecoder(parse_constant=_no_constant)
-
-
-def from_json(body: bytes) -> Any:
-    """Parses a request body; 400 when it is not JSON."""
-    try:
-        return _decoder.decode(body.decode())
-    except (ValueError, RecursionError) as error:
-        raise bad_request(f"The request body is not valid JSON: {error}") from None
 
 
 def expired(item: Item, container: Container, now: int) -> bool:
@@ -327,17 +292,6 @@ def purge_expired(storage: Storage, container: Container) -> None:
     with change(storage, container) as one:
         for item in gone:
             one.remove(item, expired_by_ttl=True)
-
-
-def properties(value: Any, depth: int = 0) -> int:
-    """How many scalar values an item has, each of which the default policy indexes; 400 when it nests too deeply."""
-    if isinstance(value, dict):
-        value = value.values()
-    elif not isinstance(value, list):
-        return 1
-    if depth > MAX_DEPTH:
-        raise bad_request(f"The item nests more than {MAX_DEPTH} levels deep.")
-    return sum([properties(one, depth + 1) for one in value])
 
 
 def _holds(condition: str, document: dict[str, Any]) -> bool:

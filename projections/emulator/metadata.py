@@ -11,7 +11,7 @@ from projections.emulator.account import Account
 from projections.emulator.catalog import Container, Database
 from projections.emulator.errors import bad_request, not_found, precondition_failed
 from projections.emulator.exchange import Reply, Request, feed_body
-from projections.emulator.items import from_json, to_json
+from projections.emulator.jsontext import from_json, to_json
 from projections.emulator.queries import CROSS_PARTITION_HEADER, CROSS_PARTITION_TEXT, parse_body
 from projections.emulator.query import QueryError, compile_query
 from projections.emulator.scopes import KEY_HEADER

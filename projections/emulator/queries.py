@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 import re
-from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from projections.emulator import charges
@@ -16,10 +13,12 @@ from projections.emulator.candidates import candidates, pins_one_key
 from projections.emulator.catalog import Container
 from projections.emulator.errors import CROSS_PARTITION_NOT_SERVABLE, bad_request
 from projections.emulator.exchange import Reply, Request, feed_body
-from projections.emulator.items import expired, from_json, milliseconds, to_json
+from projections.emulator.items import expired, milliseconds
+from projections.emulator.jsontext import from_json, to_json
+from projections.emulator.pages import Page, Position, QueryOptions
 from projections.emulator.query import QueryError, compile_query, query_plan
 from projections.emulator.scopes import Scope, scope_of
-from projections.emulator.storage import SEQUENCE_BITS, Item, Storage
+from projections.emulator.storage import LAST_SEQUENCE, SEQUENCE_BITS, Item, Storage
 
 CROSS_PARTITION_HEADER = "x-ms-documentdb-query-enablecrosspartition"
 CROSS_PARTITION_TEXT = (
@@ -29,84 +28,12 @@ CROSS_PARTITION_TEXT = (
 DEFAULT_PAGE = 100
 LARGEST_PAGE = 1000
 MAX_PAGE_BYTES = 4 * 1024 * 1024  # the service's own limit of a response
-_SEQUENCE = (1 << SEQUENCE_BITS) - 1
-_FOREIGN_TOKEN = re.compile(r"[+-]RID:")
-_KEPT_ANSWERS = 16
 _COUNT_ALL = re.compile(r"\s*SELECT\s+VALUE\s+COUNT\s*\(\s*1\s*\)\s+FROM\s+\w+\s*", re.IGNORECASE)
 # base64 of {"UtilizedSingleIndexes":[],...}: no index is ever used, all lists are empty
 _NO_INDEX_METRICS = base64.b64encode(
     b'{"UtilizedSingleIndexes":[],"PotentialSingleIndexes":[],"UtilizedCompositeIndexes":[],'
     b'"PotentialCompositeIndexes":[]}'
 ).decode()
-
-
-@dataclass(frozen=True, slots=True)
-class Position:
-    """Where the next page begins.
-
-    It names keys and the last item, not an offset: after a split the clients hand a range's token to its children,
-    and each has to find its own place. ``minimum`` and ``maximum`` are the range that is being read; what lies below
-    is done, what lies above is still to come, inside it the items from ``at`` on.
-    """
-
-    minimum: str = ""
-    maximum: str = ""
-    at: int = 0  # the first item that was not given entirely
-    skip: int = 0  # its rows that were given; of a sorted answer, those of the whole answer
-
-    def encode(self) -> str:
-        """The continuation token."""
-        return base64.b64encode(json.dumps([self.minimum, self.maximum, self.at, self.skip]).encode()).decode()
-
-    @classmethod
-    def decode(cls, token: str | None) -> Position | None:
-        """The position in a token. Tokens of the service itself are accepted, and start over."""
-        if not token or _FOREIGN_TOKEN.match(token):
-            return None
-        try:
-            minimum, maximum, at, skip = json.loads(base64.b64decode(token, validate=True))
-            made = cls(str(minimum), str(maximum), int(at), int(skip))
-        except (ValueError, TypeError, OverflowError, RecursionError, binascii.Error):
-            raise bad_request("The continuation token is malformed.") from None
-        if not (0 <= made.at <= _SEQUENCE and made.skip >= 0):
-            raise bad_request("The continuation token is malformed.")
-        return made
-
-
-@dataclass(slots=True)
-class Page:
-    """Rows of one response."""
-
-    rows: list[bytes]
-    range_ids: list[str]
-    following: Position | None
-    scanned: int
-    size: int
-
-
-class Answers:
-    """The last whole answers of sorted and aggregating queries, so that their later pages need not run again."""
-
-    def __init__(self) -> None:
-        self._kept: OrderedDict[Any, list[bytes]] = OrderedDict()
-
-    def get(self, key: Any) -> list[bytes] | None:
-        """A kept answer."""
-        return self._kept.pop(key, None)
-
-    def put(self, key: Any, rows: list[bytes]) -> None:
-        """Keeps an answer, and drops the oldest."""
-        self._kept[key] = rows
-        while len(self._kept) > _KEPT_ANSWERS:
-            self._kept.popitem(last=False)
-
-
-@dataclass(slots=True)
-class QueryOptions:
-    """How queries are answered."""
-
-    merge_by_client: bool = False  # refuse what the service refuses too: cross-partition sorts, aggregates, TOP, ...
-    answers: Answers = field(default_factory=Answers)
 
 
 class QueryRun:
@@ -226,7 +153,7 @@ class QueryRun:
         if bound is None:
             for item in items:
                 self.scanned += 1
-                yield item.row & _SEQUENCE, 0, item.body
+                yield item.row & LAST_SEQUENCE, 0, item.body
             return
         current: list[Any] = [None, None]
         last, number = 0, 0
@@ -234,7 +161,7 @@ class QueryRun:
             item, document = current
             number = number + 1 if item.row == last else 0
             last = item.row
-            yield last & _SEQUENCE, number, item.body if row is document else to_json(row)
+            yield last & LAST_SEQUENCE, number, item.body if row is document else to_json(row)
 
     def _documents(self, items: Iterator[Item], current: list[Any]) -> Iterator[Any]:
         """Parses one item at a time, and notes which one the query is at."""

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 SEQUENCE_BITS = 40
+LAST_SEQUENCE = (1 << SEQUENCE_BITS) - 1
 FILE_NAME = "emulator.sqlite"
 
 # stored; change with a version
