@@ -46,7 +46,8 @@ async def _lookup(name: str, values: list[KeyValue], source: bool, fresh: bool, 
         if document is not None:
             emit(document)
     dropped = f", {found.dropped} dropped as not fresh" if fresh else ""
-    say(f"{len(found.entries)} entries{dropped}; {found.request_units} RU in {found.calls} calls")
+    counted = f"{_count(len(found.entries), 'entry', 'entries')}{dropped}"
+    say(f"{counted}; {found.request_units} RU in {_count(found.calls, 'call', 'calls')}")
     if not found.entries and any(not isinstance(value, str) for value in values):
         say(f"hint: asked for {json.dumps(values)}; for text that looks so, add --text")
     return GOOD
@@ -85,6 +86,10 @@ def parse_key(text: str) -> KeyValue:
     except ValueError:
         return text
     return value if value is None or isinstance(value, str | int | float | bool) else text
+
+
+def _count(number: int, one: str, many: str) -> str:
+    return f"{number:,} {one if number == 1 else many}"
 
 
 def _no_constant(name: str) -> NoReturn:

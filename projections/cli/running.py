@@ -18,6 +18,7 @@ from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
 from projections.cli.console import emit, err, out, table
 from projections.cli.logs import log_to_stderr
 from projections.cli.session import GOOD, AsJson, complete, opened
+from projections.errors import ProjectionsError
 from projections.outcomes import Outcome
 from projections.provision import Layout
 from projections.store import Store
@@ -58,19 +59,26 @@ async def _run(names: list[str], until_caught_up: bool, as_json: bool) -> int:
             with stopping(worker) as received:
                 try:
                     await worker.run(until_caught_up=until_caught_up)
-                finally:
-                    seconds = time.monotonic() - started
+                except ProjectionsError:
+                    if any(one.tally.total for one in worker.progress.values()):
+                        _tell(worker, time.monotonic() - started, as_json)
+                    raise
+    _tell(worker, time.monotonic() - started, as_json)
+    if signal.SIGINT in received:
+        return SIGNALLED + signal.SIGINT
+    if until_caught_up and received and not all(one.caught_up for one in worker.progress.values()):
+        return SIGNALLED + signal.SIGTERM
+    return GOOD
+
+
+def _tell(worker: Worker, seconds: float, as_json: bool) -> None:
+    """What was done."""
     progress = list(worker.progress.values())
     if as_json:
         for one in progress:
             emit(report(one, seconds))
     else:
         out().print(tally_table(progress))
-    if signal.SIGINT in received:
-        return SIGNALLED + signal.SIGINT
-    if until_caught_up and received and not all(one.caught_up for one in progress):
-        return SIGNALLED + signal.SIGTERM
-    return GOOD
 
 
 def make_worker(

@@ -200,7 +200,7 @@ def test_lookup_shows_documents_and_their_cost(shop: Terminal) -> None:
     result = shop("lookup", "orders-by-id", "o000007")
     [entry] = [json.loads(line) for line in result.stdout.splitlines()]
     assert entry["orderId"] == "o000007"
-    assert "1 entries" in result.stderr
+    assert "1 entry; " in result.stderr
     assert "RU" in result.stderr
 
 

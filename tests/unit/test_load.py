@@ -74,6 +74,25 @@ async def test_the_last_of_two_with_one_identity_wins(
     }  # fmt: skip
 
 
+async def test_a_hierarchical_key(tmp_path: Path) -> None:
+    store, container = MemoryStore(), Container("db", "places")
+    await store.create_container(Description(container, ("/country", "/city")))
+    item = {"id": "1", "country": "DE", "city": "Bonn"}
+    await load(store, container, ("/country", "/city"), written(tmp_path / "f", item))
+    assert len(await store.read(container, [Place("1", Key.of("DE", "Bonn"))])) == 1
+
+
+async def test_what_the_store_refuses_is_named_with_what_is_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loading, "MAX_ITEM_BYTES", loading.MAX_ITEM_BYTES + 100)
+    monkeypatch.setattr(loading, "WINDOW", 2)
+    store = await opened()
+    large = order(3, t="x" * (2 * 1024 * 1024))
+    with pytest.raises(LoadError, match="line 3: the store refused the item") as caught:
+        await load(store, SHOP, ["/customerId"], written(tmp_path / "f", order(1), order(2), large))
+    assert str(caught.value.hint).startswith("2 items")
+    assert len(await stored(store)) == 2
+
+
 async def test_items_without_a_key_belong_to_the_missing_one(tmp_path: Path) -> None:
     store = await opened()
     await load(store, SHOP, ["/customerId"], written(tmp_path / "f", {"id": "1"}, {"id": "1", "customerId": None}))
