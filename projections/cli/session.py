@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, TypeAlias
 
 import typer
 
-from projections.cli.console import tell
+from projections.cli.console import say, tell
 from projections.cosmos import connect
 from projections.errors import ProjectionsError
 from projections.patience import PatientStore
@@ -62,6 +62,7 @@ def complete(command: Coroutine[Any, Any, int]) -> None:
         tell(error)
         code = FAILED
     except KeyboardInterrupt:
+        say("interrupted")
         code = INTERRUPTED
     except BrokenPipeError:  # whoever read our output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
