@@ -8,14 +8,14 @@ from typing import Any
 from projections.emulator.catalog import Container
 from projections.emulator.errors import ServiceError
 from projections.emulator.keys import ABSENT, Component
-from projections.emulator.query import UNDEFINED
+from projections.emulator.query import UNDEFINED, BoundQuery
 from projections.emulator.scopes import Scope
 from projections.emulator.storage import Item, Storage
 
 _ID = ("id",)
 
 
-def candidates(storage: Storage, container: Container, bound: Any, scope: Scope) -> list[Item] | None:
+def candidates(storage: Storage, container: Container, bound: BoundQuery, scope: Scope) -> list[Item] | None:
     """The items worth looking at, by age; None when the query has to look at all in scope."""
     points = bound.points()
     if points is None:
@@ -39,7 +39,7 @@ def candidates(storage: Storage, container: Container, bound: Any, scope: Scope)
     return [found[row] for row in sorted(found)]
 
 
-def pins_one_key(container: Container, bound: Any) -> bool:
+def pins_one_key(container: Container, bound: BoundQuery) -> bool:
     """Whether the WHERE fixes the whole partition key to one value, so that no cross-partition flag is needed."""
     points = bound.points()
     if not points:

@@ -238,7 +238,7 @@ class Catalog:
         changed = offer | {"content": content, "_ts": int(time.time()), "_etag": _etag(1, time.time_ns())}
         with self.storage.transaction():
             self._put_offer(changed)
-            for container in self._all_containers():
+            for container in self.all_containers():
                 if container.rid == offer["offerResourceId"]:
                     container.partitions.grow(ranges_for(offers.maximum(content)))
                     self.store_container(container)
@@ -280,7 +280,8 @@ class Catalog:
             del self.offers[rid]
             self.storage.drop_offer(self._offer_numbers.pop(rid))
 
-    def _all_containers(self) -> Iterable[Container]:
+    def all_containers(self) -> Iterable[Container]:
+        """Every container of every database."""
         return (one for database in self.databases.values() for one in database.containers.values())
 
 

@@ -16,7 +16,7 @@ from projections.emulator.exchange import Reply, Request, feed_body
 from projections.emulator.items import expired, milliseconds
 from projections.emulator.jsontext import from_json, to_json
 from projections.emulator.pages import Page, Position, QueryOptions
-from projections.emulator.query import QueryError, compile_query, query_plan
+from projections.emulator.query import BoundQuery, Query, QueryError, compile_query, query_plan
 from projections.emulator.scopes import Scope, scope_of
 from projections.emulator.storage import LAST_SEQUENCE, SEQUENCE_BITS, Item, Storage
 
@@ -67,21 +67,21 @@ class QueryRun:
             raise bad_request(str(error)) from None
         return self._reply("query", page)
 
-    def _answer(self, compiled: Any, bound: Any, text: str, parameters: list[Any]) -> Page:
+    def _answer(self, compiled: Query, bound: BoundQuery, text: str, parameters: list[Any]) -> Page:
         if compiled.is_plain:
             return self._by_document(bound)
         if self.container.ttl is None and _COUNT_ALL.fullmatch(text):
             return self._count()
         return self._whole(bound, text, parameters)
 
-    def _check_scope(self, compiled: Any, bound: Any) -> None:
+    def _check_scope(self, compiled: Query, bound: BoundQuery) -> None:
         if self.scope.by_range or self.scope.key is not None:
             return
         if not self.request.flag(CROSS_PARTITION_HEADER):
             if pins_one_key(self.container, bound):
                 return
             raise bad_request(CROSS_PARTITION_TEXT)
-        if self.options.merge_by_client and not compiled.is_plain:
+        if self.options.merge_by_client and not compiled.is_plain and not pins_one_key(self.container, bound):
             raise bad_request(
                 "The provided cross partition query can not be directly served by the gateway. This is a first chance "
                 "(internal) exception that all newer clients will know how to handle gracefully.",
@@ -114,7 +114,7 @@ class QueryRun:
 
     # -- page by document --
 
-    def _by_document(self, bound: Any) -> Page:
+    def _by_document(self, bound: BoundQuery | None) -> Page:
         """A page of a query that streams; it ends where its range ends, as the service's do."""
         narrowed = None if bound is None else candidates(self.storage, self.container, bound, self.scope)
         resume = self.position
@@ -148,7 +148,7 @@ class QueryRun:
             return found
         return (item for item in found if not expired(item, self.container, self.now))
 
-    def _rows(self, bound: Any, items: Iterator[Item]) -> Iterator[tuple[int, int, bytes]]:
+    def _rows(self, bound: BoundQuery | None, items: Iterator[Item]) -> Iterator[tuple[int, int, bytes]]:
         """Sequence of the item, number of the row within it, and the row."""
         if bound is None:
             for item in items:
@@ -193,7 +193,7 @@ class QueryRun:
         count = self.storage.count_in(self.container.number, scope.minimum, scope.maximum)
         return Page([b"%d" % count], scope.range_ids, None, 0, 0)
 
-    def _whole(self, bound: Any, text: str, parameters: Any) -> Page:
+    def _whole(self, bound: BoundQuery, text: str, parameters: Any) -> Page:
         """A page of a sorted, grouped, distinct, cut or aggregated answer."""
         scope, resume = self.scope, self.position
         if resume is not None:
@@ -220,7 +220,7 @@ class QueryRun:
         self.options.answers.put((*name[:-1], given), rows)
         return Page(page, scope.range_ids, Position(scope.minimum, scope.maximum, 0, given), self.scanned, size)
 
-    def _compute(self, bound: Any, scope: Scope) -> list[bytes]:
+    def _compute(self, bound: BoundQuery, scope: Scope) -> list[bytes]:
         self.scope = scope
         narrowed = candidates(self.storage, self.container, bound, scope)
         current: list[Any] = [None, None]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import logging
 import ssl
 import sys
+import threading
 import uuid
 from functools import lru_cache
 from pathlib import Path
@@ -22,11 +24,13 @@ from projections.emulator.account import Account, Statistics
 from projections.emulator.auth import EMULATOR_KEY
 from projections.emulator.errors import ServiceError, bad_request
 from projections.emulator.exchange import Reply, Request
+from projections.emulator.items import purge_expired
 from projections.emulator.routes import dispatch
 from projections.emulator.storage import FILE_NAME
 
 log = logging.getLogger(__name__)
 
+SWEEP_SECONDS = 30.0
 KEEP_ALIVE = 3600  # a connection that the server closes first costs a client a failed write
 MAX_HEAD = 65536  # ids and keys come escaped, session tokens name every range
 MAX_BODY = 4 * 1024 * 1024  # items and batches are refused above 2 MB with their own words
@@ -62,6 +66,9 @@ class Emulator:
         self.merge_by_client = merge_by_client
         self._data = None if data is None else Path(data)
         self._runner: web.ServerRunner | None = None
+        self._sweeper: asyncio.Task[None] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = 0
         self._account: Account | None = None
 
     async def __aenter__(self) -> Self:
@@ -80,6 +87,7 @@ class Emulator:
                 f"warning: listening on {self.host}, which other machines can reach; the key is public knowledge",
                 file=sys.stderr,
             )
+        self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
         folder, path = _places(self._data)
         context = self._tls(folder)
         self._account = Account(path, self.merge_by_client)
@@ -99,9 +107,14 @@ class Emulator:
             await self.stop()
             raise
         self.port = self._runner.addresses[0][1]
+        self._sweeper = asyncio.create_task(self._sweep())
 
     async def stop(self) -> None:
         """Closes the connections and the data."""
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+            await asyncio.wait([self._sweeper])
+            self._sweeper = None
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
@@ -133,12 +146,34 @@ class Emulator:
         return self.account.statistics
 
     def split(self, database: str, container: str, range_id: str) -> tuple[str, str]:
-        """Splits a partition range, as the service does when it grows; returns the ids of the children."""
-        catalog = self.account.catalog
-        return catalog.split(catalog.container(database, container), range_id)
+        """Splits a partition range, as the service does when it grows; returns the ids of the children.
+
+        May be called from any thread; the split itself runs on the emulator's own.
+        """
+
+        def run() -> tuple[str, str]:
+            catalog = self.account.catalog
+            return catalog.split(catalog.container(database, container), range_id)
+
+        async def run_there() -> tuple[str, str]:
+            return run()
+
+        if self._loop is None or self._thread == threading.get_ident():
+            return run()
+        return asyncio.run_coroutine_threadsafe(run_there(), self._loop).result()
 
     def _tls(self, folder: Path | None) -> ssl.SSLContext | None:
         return certificate.server_context(folder, self.host) if self.https else None
+
+    async def _sweep(self) -> None:
+        """Clears away what has expired, as the service does behind the scenes; reads do not wait for it."""
+        while True:
+            await asyncio.sleep(SWEEP_SECONDS)
+            try:
+                for container in list(self.account.catalog.all_containers()):
+                    purge_expired(self.account.storage, container)
+            except Exception:
+                log.exception("expired items could not be cleared away")
 
     async def _serve(self, incoming: web.BaseRequest) -> web.Response:
         """Answers one HTTP request; whatever goes wrong, the client gets JSON and no traceback."""
@@ -164,6 +199,8 @@ class Emulator:
 
     async def _read(self, incoming: web.BaseRequest) -> Request:
         body = b""
+        if incoming.headers.get("expect", "").lower() == "100-continue" and incoming.transport is not None:
+            incoming.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         if incoming.body_exists:
             chunks = []
             size = 0

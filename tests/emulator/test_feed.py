@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from typing import Any
@@ -142,6 +143,52 @@ async def test_a_sdk_continuation_survives_a_split(wide: ContainerProxy, emulato
         await wide.create_item({"id": str(n), "pk": f"p{n}"})
     more = await listed(wide.query_items_change_feed(continuation=token))
     assert sorted(int(one["id"]) for one in more) == list(range(30, 60))
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_a_reader_ends_with_the_newest_state_of_all_through_any_writes_and_splits(
+    wide: ContainerProxy, emulator: Emulator, call: Call, seed: int
+) -> None:
+    """Whatever happens while it reads: nothing is missed, and no older state comes after a newer one."""
+    chance = random.Random(seed)
+    path = "/dbs/shop/colls/wide/docs"
+    positions: dict[str, dict[str, str]] = {"0": {}, "1": {}, "2": {}}
+    view: dict[str, Any] = {}
+
+    async def read(range_id: str) -> bool:
+        size = {"x-ms-max-item-count": str(chance.randint(1, 5)), "x-ms-documentdb-partitionkeyrangeid": range_id}
+        page = await call("GET", path, headers=FEED | positions[range_id] | size)
+        if page.status == 410:
+            parent = positions.pop(range_id)
+            ranges = await call("GET", "/dbs/shop/colls/wide/pkranges")
+            children = [one["id"] for one in ranges.json["PartitionKeyRanges"] if range_id in one["parents"]]
+            positions.update(dict.fromkeys(children, parent))
+            return True
+        positions[range_id] = {"If-None-Match": page.headers["etag"]}
+        for item in page.json["Documents"] if page.body else ():
+            assert item["_lsn"] > view.get(item["id"], {"_lsn": 0})["_lsn"]
+            view[item["id"]] = item
+        return page.status == 200
+
+    for step in range(150):
+        item_id = str(chance.randrange(30))
+        key = {"x-ms-documentdb-partitionkey": f'["p{int(item_id) % 12}"]'}
+        if chance.random() < 0.15:
+            await call("DELETE", f"{path}/{item_id}", headers=key)
+        else:
+            item = {"id": item_id, "pk": f"p{int(item_id) % 12}", "n": step}
+            await call("POST", path, item, key | {"x-ms-documentdb-is-upsert": "true"})
+        if chance.random() < 0.4:
+            await read(chance.choice(list(positions)))
+        if step % 50 == 25:
+            live = emulator.account.catalog.container("shop", "wide").partitions.live
+            emulator.split("shop", "wide", chance.choice(live).id)
+    while any([await read(range_id) for range_id in list(positions)]):
+        pass
+    items = {one["id"]: one for one in await listed(wide.read_all_items())}
+    assert {item_id: one["_etag"] for item_id, one in view.items() if item_id in items} == {
+        item_id: one["_etag"] for item_id, one in items.items()
+    }
 
 
 async def test_all_versions_need_a_policy(container: ContainerProxy) -> None:

@@ -10,13 +10,15 @@ from typing import Any
 import pytest
 from azure.core import MatchConditions
 from azure.cosmos import PartitionKey
-from azure.cosmos.aio import ContainerProxy, DatabaseProxy
+from azure.cosmos.aio import ContainerProxy, CosmosClient, DatabaseProxy
 from azure.cosmos.exceptions import (
     CosmosAccessConditionFailedError,
     CosmosHttpResponseError,
     CosmosResourceExistsError,
     CosmosResourceNotFoundError,
 )
+
+from projections.emulator import EMULATOR_KEY, Emulator, server
 
 from .conftest import Call, listed
 
@@ -208,6 +210,17 @@ async def test_a_ttl_ends_an_item_for_reads_queries_and_the_feed(database: Datab
     assert [one["id"] for one in await listed(container.query_items("SELECT * FROM c", partition_key="a"))] == left
     assert [one["id"] for one in await listed(container.query_items_change_feed(start_time="Beginning"))] == left
     await container.create_item({"id": "short", "pk": "a", "ttl": 50})
+
+
+async def test_what_has_expired_is_cleared_away_in_the_background(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "SWEEP_SECONDS", 0.05)
+    async with Emulator() as emulator, CosmosClient(emulator.url, EMULATOR_KEY) as client:
+        database = await client.create_database("shop")
+        container = await database.create_container("brief", PartitionKey("/pk"), default_ttl=1)
+        await container.create_item({"id": "1", "pk": "a"})
+        await container.create_item({"id": "2", "pk": "a", "ttl": -1})
+        await asyncio.sleep(1.3)
+        assert emulator.account.storage.count(1)[0] == 1
 
 
 async def test_without_a_default_the_ttl_of_an_item_does_nothing(container: ContainerProxy) -> None:

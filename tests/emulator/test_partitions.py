@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from itertools import pairwise
 
 import pytest
@@ -87,6 +88,12 @@ async def test_raising_the_throughput_splits_and_nothing_is_lost(database: Datab
     assert (await container.get_throughput()).offer_throughput == 30_000
     await container.replace_throughput(400)  # a cut merges nothing
     assert len(await listed(container.read_feed_ranges(force_refresh=True))) == 3
+
+
+async def test_a_split_can_come_from_another_thread(wide: ContainerProxy, emulator: Emulator) -> None:
+    assert await asyncio.to_thread(emulator.split, "shop", "wide", "1") == ("3", "4")
+    with pytest.raises(ServiceError):
+        await asyncio.to_thread(emulator.split, "shop", "wide", "1")
 
 
 async def test_a_page_of_a_range_continues_in_its_children(

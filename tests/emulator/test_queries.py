@@ -181,6 +181,16 @@ async def test_a_client_that_merges_comes_to_the_same_answer(text: str) -> None:
         assert merged == [435] or sorted(merged) == [f"p{n}" for n in range(10)]
 
 
+async def test_a_client_need_not_merge_what_one_key_answers() -> None:
+    async with Emulator(merge_by_client=True) as strict, CosmosClient(strict.url, EMULATOR_KEY) as client:
+        database = await client.create_database("shop")
+        container = await database.create_container("wide", PartitionKey("/pk"), offer_throughput=30_000)
+        await fill(container)
+        found = await listed(container.query_items("SELECT VALUE c.n FROM c WHERE c.pk = 'p3' ORDER BY c.n DESC"))
+        assert found == [23, 13, 3]
+        assert strict.statistics.requests["query_plan"] == 0
+
+
 async def test_metadata_can_be_queried(client: CosmosClient, database: DatabaseProxy, wide: ContainerProxy) -> None:
     found = await listed(client.query_databases("SELECT * FROM root r WHERE r.id = 'shop'"))
     assert [one["id"] for one in found] == ["shop"]

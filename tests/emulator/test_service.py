@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
 from typing import Any
@@ -184,6 +185,13 @@ async def test_no_body_and_no_header_makes_it_fail(container: ContainerProxy, em
         answer = await call(method, path, json.dumps(body).encode(), sent)
         assert answer.status < 500, (method, path, body, sent, answer.body)
     assert not [one for one in emulator.statistics.statuses if one[1] >= 500]
+
+
+async def test_a_client_that_waits_for_100_continue_gets_it(container: ContainerProxy, emulator: Emulator) -> None:
+    async with aiohttp.ClientSession() as session:
+        request = session.post(emulator.url + "dbs", data=b"{}", expect100=True)
+        async with asyncio.timeout(3), request as response:
+            assert response.status == 401
 
 
 async def test_https_serves_with_a_certificate_of_its_own(database: DatabaseProxy) -> None:
