@@ -6,7 +6,6 @@ import argparse
 import asyncio
 import logging
 import signal
-import sqlite3
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -55,7 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
     try:
         asyncio.run(serve(options.host, options.port, options.https, options.data, options.merge_by_client))
-    except (OSError, sqlite3.Error) as error:
+    except OSError as error:
         print(f"cannot start: {error}", file=sys.stderr)  # noqa: T201
         return 1
     return 0

@@ -21,7 +21,7 @@ from projections.emulator.errors import (
     not_found,
     precondition_failed,
 )
-from projections.emulator.jsontext import MAX_ITEM_BYTES, properties, to_json
+from projections.emulator.jsontext import MAX_ITEM_BYTES, from_storage, properties, to_json
 from projections.emulator.keys import Key, key_of, same_values
 from projections.emulator.query import QueryError, compile_query
 from projections.emulator.storage import SEQUENCE_BITS, Item, Storage
@@ -127,7 +127,7 @@ class Change:
         operations, condition = patch.parse(body)
         found = self._existing(key, item_id)
         when.check_write(found)
-        document = json.loads(found.body)
+        document = from_storage(found.body)
         if condition is not None and not _holds(condition, document):
             raise precondition_failed("The patch condition does not hold for the item.", CONDITION_FALSE)
         changed = patch.apply(document, operations, self.container.key.paths)
@@ -138,7 +138,7 @@ class Change:
         found = self._existing(key, item_id)
         when.check_write(found)
         self.remove(found)
-        return Answer(204, b"", "", charges.create(len(found.body), self._indexed(json.loads(found.body))))
+        return Answer(204, b"", "", charges.create(len(found.body), self._indexed(from_storage(found.body))))
 
     def delete_key(self, key: Key) -> int:
         """Removes every item of a logical partition."""
@@ -247,7 +247,7 @@ class Change:
                 raise conflict("Unique index constraint violation.")
 
     def _give_back(self, item: Item) -> None:
-        for value in self._unique_values(json.loads(item.body)):
+        for value in self._unique_values(from_storage(item.body)):
             self.storage.unclaim(self.container.number, item.epk, value)
 
     def _unique_values(self, document: dict[str, Any]) -> Iterator[str]:
@@ -262,7 +262,7 @@ class Change:
         entry = b'{"current":' + (after.body if after else b"{}")
         if before is not None and operation == "delete":
             metadata["id"] = before.id
-            metadata["partitionKey"] = _key_fields(self.container, json.loads(before.body))
+            metadata["partitionKey"] = _key_fields(self.container, from_storage(before.body))
             if by_ttl:
                 metadata["timeToLiveExpired"] = True
         entry += b',"metadata":' + to_json(metadata) + b"}"

@@ -23,6 +23,11 @@ def to_json(value: Any) -> bytes:
         raise bad_request("A number is out of the range of a double.") from None
 
 
+def from_storage(body: bytes) -> Any:
+    """Parses an item as it is stored: JSON of our own making, so nothing needs to be checked."""
+    return _scan(body.decode())[0]
+
+
 def document_of(body: bytes) -> Any:
     """An item's request body; 413 when the text, escapes included, is too large."""
     if len(body) > MAX_ITEM_BYTES:
@@ -34,6 +39,7 @@ def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
 
 
+_scan = json.JSONDecoder().raw_decode
 _decoder = json.JSONDecoder(parse_constant=_no_constant)
 
 

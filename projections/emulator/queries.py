@@ -14,7 +14,7 @@ from projections.emulator.catalog import Container
 from projections.emulator.errors import CROSS_PARTITION_NOT_SERVABLE, bad_request
 from projections.emulator.exchange import Reply, Request, feed_body
 from projections.emulator.items import expired, milliseconds
-from projections.emulator.jsontext import from_json, to_json
+from projections.emulator.jsontext import from_json, from_storage, to_json
 from projections.emulator.pages import Page, Position, QueryOptions
 from projections.emulator.query import BoundQuery, Query, QueryError, compile_query, query_plan
 from projections.emulator.scopes import Scope, scope_of
@@ -167,7 +167,7 @@ class QueryRun:
         """Parses one item at a time, and notes which one the query is at."""
         for item in items:
             self.scanned += 1
-            current[:] = item, json.loads(item.body)
+            current[:] = item, from_storage(item.body)
             yield current[1]
 
     def _fill(

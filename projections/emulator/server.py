@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import logging
+import sqlite3
 import ssl
 import sys
 import threading
@@ -90,7 +91,10 @@ class Emulator:
         self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
         folder, path = _places(self._data)
         context = self._tls(folder)
-        self._account = Account(path, self.merge_by_client)
+        try:
+            self._account = Account(path, self.merge_by_client)
+        except sqlite3.Error as error:
+            raise OSError(f"the data in {path} cannot be opened: {error}") from error
         try:
             server = web.Server(
                 self._serve,
