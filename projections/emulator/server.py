@@ -90,28 +90,31 @@ class Emulator:
             )
         self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
         folder, path = _places(self._data)
-        context = self._tls(folder)
+        context = certificate.server_context(folder, self.host) if self.https else None
         try:
             self._account = Account(path, self.merge_by_client)
         except sqlite3.Error as error:
             raise OSError(f"the data in {path} cannot be opened: {error}") from error
         try:
-            server = web.Server(
-                self._serve,
-                access_log=None,
-                keepalive_timeout=KEEP_ALIVE,
-                max_line_size=MAX_HEAD,
-                max_field_size=MAX_HEAD,
-            )
-            self._runner = web.ServerRunner(server, shutdown_timeout=0.5)
-            await self._runner.setup()
-            site = web.TCPSite(self._runner, self.host, self.port, ssl_context=context)
-            await site.start()
+            self.port = await self._listen(context)
         except BaseException:
             await self.stop()
             raise
-        self.port = self._runner.addresses[0][1]
         self._sweeper = asyncio.create_task(self._sweep())
+
+    async def _listen(self, context: ssl.SSLContext | None) -> int:
+        """Opens the socket; returns its port."""
+        server = web.Server(
+            self._serve,
+            access_log=None,
+            keepalive_timeout=KEEP_ALIVE,
+            max_line_size=MAX_HEAD,
+            max_field_size=MAX_HEAD,
+        )
+        self._runner = web.ServerRunner(server, shutdown_timeout=0.5)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, self.host, self.port, ssl_context=context).start()
+        return int(self._runner.addresses[0][1])
 
     async def stop(self) -> None:
         """Closes the connections and the data."""
@@ -165,9 +168,6 @@ class Emulator:
         if self._loop is None or self._thread == threading.get_ident():
             return run()
         return asyncio.run_coroutine_threadsafe(run_there(), self._loop).result()
-
-    def _tls(self, folder: Path | None) -> ssl.SSLContext | None:
-        return certificate.server_context(folder, self.host) if self.https else None
 
     async def _sweep(self) -> None:
         """Clears away what has expired, as the service does behind the scenes; reads do not wait for it."""
