@@ -18,7 +18,6 @@ from urllib.parse import unquote
 
 from aiohttp import web
 from aiohttp.web import RequestPayloadError
-from multidict import CIMultiDict
 
 from projections.emulator import auth, certificate, sessions
 from projections.emulator.account import Account, Statistics
@@ -237,7 +236,7 @@ def _refusal(error: ServiceError) -> Reply:
 
 
 def _response(reply: Reply, activity: str) -> web.Response:
-    headers = CIMultiDict(_COMMON)
+    headers = dict(_COMMON)
     headers["x-ms-activity-id"] = activity
     headers["x-ms-request-charge"] = f"{reply.charge:g}"
     if reply.body:
