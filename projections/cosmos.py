@@ -30,6 +30,7 @@ from projections.errors import (
     PartitionFullError,
     ProjectionsError,
     SettingsError,
+    ThrottledError,
     TooLargeError,
     TransientError,
     UnauthorizedError,
@@ -74,7 +75,7 @@ ERRORS: Final[Mapping[tuple[int, int | None], type[ProjectionsError]]] = {
     (413, None): TooLargeError,
     (423, None): TransientError,
     (424, None): ConflictError,  # another operation of the batch failed
-    (429, None): TransientError,
+    (429, None): ThrottledError,
     (449, None): TransientError,
     (500, None): TransientError,
     (502, None): TransientError,
@@ -117,9 +118,9 @@ AWKWARD: Final = re.compile(r"[/\\?#%\t\r\n]|\s$")
 def _meaning(status: int, sub_status: int | None, headers: Mapping[str, Any] | None) -> ProjectionsError:
     kind = ERRORS.get((status, sub_status)) or ERRORS.get((status, None)) or FatalError
     text = f"the store answered {status}" + (f"/{sub_status}" if sub_status else "")
-    if kind is TransientError:
+    if issubclass(kind, TransientError):
         wait = float((headers or {}).get("x-ms-retry-after-ms") or 0) / 1000
-        return TransientError(text, retry_after=wait)
+        return kind(text, retry_after=wait)
     if kind is UnauthorizedError:
         text = f"the account refused the credentials ({text.removeprefix('the store answered ')})"
     return kind(text, hint=HINTS.get((status, sub_status)) or HINTS.get((status, None)))

@@ -74,6 +74,10 @@ class TransientError(StoreError):
         self.retry_after = retry_after
 
 
+class ThrottledError(TransientError):
+    """The store asks to slow down (429)."""
+
+
 class FatalError(StoreError):
     """No call can succeed until somebody mends the set-up; the position is kept."""
 

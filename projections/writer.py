@@ -49,6 +49,15 @@ MAX_ROUNDS: Final = 30
 """Rounds before an item that others keep changing is left for a later call."""
 
 
+class UnfinishedError(TransientError):
+    """The store was busy for too long; applying the remaining items again is safe."""
+
+    def __init__(self, cause: TransientError, done: list[Result], remaining: list[State]) -> None:
+        super().__init__(cause.message, retry_after=cause.retry_after, hint=cause.hint)
+        self.done = done
+        self.remaining = remaining
+
+
 @dataclass(frozen=True)
 class Places:
     """Where a projection's things are."""
@@ -69,6 +78,7 @@ class Attempt:
     error: ItemError | None = None  # why the item is being parked
     lettered: bool = False  # a dead letter was written on the way
     looked_older: bool = False
+    audit: bool = False  # look at the places that the item has left, too
     outcome: Outcome | None = None  # the last one that changed something
     finished: bool = False
     # of the present round
@@ -127,25 +137,36 @@ class Writer:
         self._monotonic = monotonic
         self._sleep = sleep
 
-    async def apply(self, states: Iterable[State], read_at: float | None = None) -> list[Result]:
+    async def apply(
+        self, states: Iterable[State], read_at: float | None = None, *, audit: bool = False
+    ) -> list[Result]:
         """Apply one state each of different items; what happened to each, in order.
 
-        `read_at`: when the states were read (monotonic seconds); now when None.
+        `read_at`: when the states were read (monotonic seconds); now when None. `audit`: also remove what dead
+        workers may have left at places that the items were moved from within the last hour.
 
         Raises:
-            TransientError: the store was busy for too long. Some items may be done; applying all again is safe.
+            UnfinishedError: the store was busy for too long; it says which items are not done.
             FatalError: nothing can work until somebody mends the set-up.
         """
         read_at = self._monotonic() if read_at is None else read_at
-        attempts = [Attempt(state, read_at) for state in states]
+        attempts = [Attempt(state, read_at, audit=audit) for state in states]
+        try:
+            await self._rounds(attempts)
+        except TransientError as error:
+            done = [attempt.result() for attempt in attempts if attempt.finished]
+            raise UnfinishedError(error, done, [a.state for a in attempts if not a.finished]) from error
+        return [attempt.result() for attempt in attempts]
+
+    async def _rounds(self, attempts: list[Attempt]) -> None:
         for number in range(MAX_ROUNDS):
             going = [attempt for attempt in attempts if not attempt.finished]
             if not going:
-                return [attempt.result() for attempt in attempts]
+                return
             if number > 1:  # somebody else is at work on these: let them finish
                 await self._sleep(min(1.0, 0.01 * 2**number) * random.random())
             await self._round(going)
-        raise TransientError(f"{len(going)} items are being changed faster than they can be projected")
+        raise TransientError("items are being changed faster than they can be projected")
 
     async def _round(self, attempts: list[Attempt]) -> None:
         for attempt in attempts:
@@ -185,6 +206,8 @@ class Writer:
         found = await self._store.read(self._places.state, places)
         for place, attempt in places.items():
             attempt.placement = placement_from(found[place]) if place in found else None
+            if attempt.audit and attempt.placement:
+                attempt.put |= {former for former, _ in attempt.placement.former}
 
     async def _read_entries(self, attempts: list[Attempt]) -> None:
         places: dict[Place, Attempt] = {}
@@ -198,6 +221,7 @@ class Writer:
             if isinstance(mark, Mapping):
                 places[place].stored[place] = Stored(Version.from_stored(mark), mark["hash"], stored["_etag"])
             else:
+                places[place].want = NOTHING_WANTED
                 places[place].error = ItemError(
                     f"the target has a document {place.id} that is not the projection's",
                     hint="give the projection a target of its own",
@@ -264,11 +288,17 @@ class Writer:
     # writing
 
     async def _park(self, attempts: list[Attempt]) -> None:
-        """The dead letter comes before anything is marked or removed: the item is on record whatever happens next."""
+        """The dead letter comes before anything is marked or removed: the item is on record whatever happens next.
+
+        An audit does not park again what is parked already in this state.
+        """
         for attempt in attempts:
             assert attempt.error
-            await self._deadletters.park(attempt.state, attempt.error)
-            attempt.lettered = True
+            record = attempt.placement
+            known = record is not None and record.parked and record.version.etag == attempt.state.version.etag
+            if not (attempt.audit and known):
+                await self._deadletters.park(attempt.state, attempt.error)
+                attempt.lettered = attempt.wrote = True
 
     async def _rewrite(self, decided: list[tuple[Attempt, Rewrite]]) -> None:
         await self._put([(attempt, put) for attempt, decision in decided for put in decision.puts])
