@@ -18,7 +18,7 @@ from projections.identity import Identity
 from projections.notices import Resolver
 from projections.outcomes import Outcome, Result, Tally
 from projections.provision import Layout, check
-from projections.states import present
+from projections.states import fresh, present
 from projections.store import Document, Page, Store
 from projections.version import Version
 from projections.writer import Places, Writer
@@ -65,6 +65,12 @@ class Engine:
         """
         states = {state.identity: state for state in map(self._state, items)}
         return await self._apply(list(states.values()), read_at)
+
+    async def audit_page(self, items: Sequence[Document]) -> list[Result]:
+        """Apply the present states of the items of a page that was dealt with before, looking wider than live work."""
+        identities = list(dict.fromkeys(state.identity for state in map(self._state, items)))
+        read_at = time.monotonic()
+        return await self._writer.apply(await fresh(self._store, self._source, identities), read_at, audit=True)
 
     async def apply_notices(self, items: Sequence[Mapping[str, Any]]) -> list[Result]:
         """Apply changes of which not even the identity can be trusted: the items are read from the source."""
