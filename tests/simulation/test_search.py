@@ -32,7 +32,8 @@ SLOW = [
     *(history for clock in ("tied", "backwards") for history in histories(2, clock=clock) if first_letters(history)),
     *(history for history in histories(2) if not first_letters(history)),
 ]
-THREE = [("xa", "xb", "xa"), ("xa", "soft", "xa"), ("gone", "xa", "gone"), ("xa", "ya", "xa")]
+PARKED = [History(tuple(names.split("-"))) for names in ("bad", "soft-bad", "gone-bad", "bad-soft", "bad-gone")]
+THREE = [History(tuple(names.split("-"))) for names in ("soft-xa-soft", "soft-xa-xb", "gone-soft-xa")]
 
 
 @pytest.fixture(scope="module")
@@ -58,16 +59,20 @@ def test_two_states_with_other_clocks_and_mirrored(workers, history):
     converges(workers, history)
 
 
-@pytest.mark.parametrize("history", [History(("soft", "xa", "soft")), History(("gone", "soft", "xa"))], ids=str)
+@pytest.mark.parametrize("history", PARKED, ids=str)
+def test_an_item_that_is_parked_on_the_way(workers, history):
+    converges(workers, history)
+
+
+@pytest.mark.parametrize("history", THREE, ids=str)
 def test_a_sample_of_three_states(workers, history):
     converges(workers, history)
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(3600)
-@pytest.mark.parametrize("names", THREE, ids="-".join)
-def test_three_states(workers, names):
-    converges(workers, History(names))
+@pytest.mark.timeout(900)
+def test_an_item_that_is_parked_and_mended(workers):
+    converges(workers, History(("bad", "xa")))
 
 
 # the search can fail
