@@ -107,9 +107,8 @@ class Resolver:
         self._reserved = reserved
         self._gate = asyncio.Semaphore(QUERIES_AT_ONCE)
 
-    async def resolve(self, items: Iterable[Mapping[str, Any]]) -> Resolved:
+    async def resolve(self, notices: Sequence[State]) -> Resolved:
         """One notice an item, the last one of each."""
-        notices = [self._notice(item) for item in items]
         unclear = {_rid(notice): notice for notice in notices if doubtful(notice.identity)}
         if not unclear:
             return Resolved(list({notice.identity: notice for notice in notices}.values()), [])
@@ -126,9 +125,6 @@ class Resolver:
             resolved.setdefault(state.identity, state)
         nowhere = [identity for identity, states in zip(lost, left, strict=True) if not states]
         return Resolved(list(resolved.values()), nowhere)
-
-    def _notice(self, item: Mapping[str, Any]) -> State:
-        return State(Identity.of(item, self._key), Version.of(item, from_feed=True), item)
 
     async def _true(self, unclear: Mapping[str, State]) -> dict[str, Identity]:
         """The identities of those items that are still there."""

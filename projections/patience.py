@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, TypeVar
 
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, stop_after_delay
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type
 
 from projections.errors import TransientError
 from projections.identity import Place
@@ -29,9 +30,11 @@ class PatientStore:
         self._seconds = seconds
 
     async def _try(self, call: Callable[[], Awaitable[T]]) -> T:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._seconds
         retrying = AsyncRetrying(
             retry=retry_if_exception_type(TransientError),
-            stop=stop_after_delay(self._seconds),
+            stop=lambda _: loop.time() >= deadline,
             wait=_wait,
             reraise=True,
         )

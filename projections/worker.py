@@ -15,7 +15,7 @@ from projections.entries import Rules, State
 from projections.errors import FatalError, TransientError, UnsafeError
 from projections.feed import Checkpoint, Checkpoints, LostRangeError
 from projections.identity import Identity
-from projections.notices import Resolver
+from projections.notices import Resolved, Resolver
 from projections.outcomes import Outcome, Result, Tally
 from projections.provision import Layout, check
 from projections.states import fresh, present
@@ -72,18 +72,27 @@ class Engine:
         read_at = time.monotonic()
         return await self._writer.apply(await fresh(self._store, self._source, identities), read_at, audit=True)
 
-    async def apply_notices(self, items: Sequence[Mapping[str, Any]]) -> list[Result]:
-        """Apply changes of which not even the identity can be trusted: the items are read from the source."""
-        resolved = await self._resolver.resolve(items)
+    def notice(self, item: Mapping[str, Any]) -> State:
+        """What a payload of the Functions trigger tells: not even the identity can be trusted."""
+        return self._state(item)
+
+    async def resolve(self, notices: Sequence[State]) -> Resolved:
+        """The true identities of the items of which notices tell; each notice's item has its `_rid`."""
+        return await self._resolver.resolve(notices)
+
+    async def apply_present(self, notices: Sequence[State], *, audit: bool = False) -> list[Result]:
+        """Apply the present states of items of which the true identities are known, and perhaps versions.
+
+        `audit`: look wider than live work, since an earlier attempt may have been cut off.
+        """
         read_at = time.monotonic()
-        results = await self._apply(await present(self._store, self._source, resolved.notices), read_at)
-        return results + [Result(identity, Outcome.SKIPPED, "gone") for identity in resolved.lost]
+        return await self._apply(await present(self._store, self._source, notices), read_at, audit=audit)
 
     def _state(self, item: Mapping[str, Any]) -> State:
         return State(Identity.of(item, self.projection.source.key), Version.of(item, from_feed=True), item)
 
-    async def _apply(self, states: list[State], read_at: float) -> list[Result]:
-        results = await self._writer.apply(states, read_at)
+    async def _apply(self, states: list[State], read_at: float, *, audit: bool = False) -> list[Result]:
+        results = await self._writer.apply(states, read_at, audit=audit)
         for result in results:
             if result.outcome is Outcome.PARKED:
                 log.warning(
