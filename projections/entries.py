@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from projections.declare import Index
 from projections.errors import ItemError, TooLargeError
 from projections.identity import Identity, Place
-from projections.keys import UNDEFINED, Key, KeyValue, at, parse_path, problem
+from projections.keys import UNDEFINED, Key, KeyValue, at, fitting, parse_path, problem
 from projections.version import Version
 from projections.where import kind, same
 
@@ -98,7 +98,7 @@ def _left_out(rules: Rules, item: Mapping[str, Any], now: float) -> Skip | None:
     expires = _expires(rules, item)
     if expires is not None and expires <= now:
         return "expired"
-    if projection.where and not _ask(projection, item):
+    if projection.where is not None and not _ask(projection, item):
         return "where"
     return None
 
@@ -130,11 +130,12 @@ def _validate(projection: Index, reserved: str, item: Mapping[str, Any]) -> None
     try:
         projection.model.model_validate(item)
     except ValidationError as error:
-        problems = "; ".join(
-            f"/{'/'.join(str(part) for part in e['loc'])}: {e['type']}" for e in error.errors(include_input=False)[:5]
-        )
+        found = [(f"/{'/'.join(map(str, e['loc']))}", e["type"]) for e in error.errors(include_input=False)[:5]]
+        problems = "; ".join(f"{path}: {kind}" for path, kind in found)
         raise ItemError(
-            f"does not fit {projection.model.__name__} ({problems})", hint="mend the item or the model, then retry"
+            f"does not fit {projection.model.__name__} ({problems})",
+            path=found[0][0],
+            hint="mend the item or the model, then retry",
         ) from None
     except Exception as error:
         raise ItemError(f"{projection.model.__name__} raised {type(error).__name__}", hint="mend the model") from error
@@ -146,11 +147,12 @@ def _key(projection: Index, item: Mapping[str, Any]) -> Key | Skip:
         reason = problem(value)
         rule = {None: "keep", "missing": projection.missing, "null": projection.null, "other": projection.other}[reason]
         if rule == "deadletter":
-            raise ItemError(f"the key {path} is {'no scalar' if reason == 'other' else reason}", hint="mend the item")
+            what = "no scalar" if reason == "other" else reason
+            raise ItemError(f"the key {path} is {what}", path=path, hint="mend the item")
         if rule == "skip":
             return _SKIPS[str(reason)]
         values.append(value)
-    return Key.of(*values)
+    return fitting(Key.of(*values))
 
 
 _SKIPS: Final[Mapping[str, Skip]] = {"missing": "missing key", "null": "null key", "other": "key is no scalar"}

@@ -205,7 +205,18 @@ def problem(value: Any) -> str | None:
     if isinstance(value, int | float) and not abs(value) <= MAX_EXACT:  # NaN is not, either
         raise ItemError("a number too large for a key: beyond 2^53 neighbours become one key", hint="use text")
     if isinstance(value, str) and len(value) > MAX_KEY_BYTES // 4:
-        size = len(value.encode("utf-8", "surrogatepass"))
+        fitting(Key.of(value))
+    return None
+
+
+def fitting(key: Key) -> Key:
+    """The key, if it is not too long for the store, all its levels together.
+
+    Raises:
+        ItemError: it is.
+    """
+    if len(key.text) > MAX_KEY_BYTES // 4:
+        size = sum(len(value.encode("utf-8", "surrogatepass")) for value in key.values if isinstance(value, str))
         if size > MAX_KEY_BYTES:
             raise ItemError(f"a key of {size} bytes; the store takes {MAX_KEY_BYTES}", hint="use a shorter key")
-    return None
+    return key

@@ -47,6 +47,9 @@ class Predicate:
     def __invert__(self) -> Predicate:
         return Not(self)
 
+    def __bool__(self) -> bool:
+        raise TypeError("a predicate is true of an item, not by itself: combine with &, | and ~, not with and, or, not")
+
 
 @dataclass(frozen=True)
 class Compare(Predicate):

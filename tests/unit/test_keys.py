@@ -16,6 +16,7 @@ from projections.keys import (
     Key,
     Path,
     at,
+    fitting,
     parse_path,
     problem,
     strategy,
@@ -183,3 +184,9 @@ def test_a_hierarchical_key_has_at_most_three_levels_each_its_own():
 def test_reading_asks_for_the_levels_from_the_left():
     assert strategy(("/a", "/b", "/c")).ask("x", 1) == [Key.of("x", 1)]
     assert Path("/a").ask(None) == [Key.of(None)]
+
+
+def test_the_length_of_a_key_counts_over_all_its_levels():
+    assert fitting(Key.of("a" * 1_024, "b" * 1_024))
+    with pytest.raises(ItemError, match="2049 bytes"):
+        fitting(Key.of("a" * 1_024, "b" * 1_025))

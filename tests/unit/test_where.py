@@ -114,3 +114,17 @@ def test_kinds_are_those_of_json():
 def test_objects_and_arrays_can_be_the_same_too():
     assert same({"a": [1]}, {"a": [1]})
     assert not same([], {})
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda: field("/a") == 1 and field("/b") == 2,
+        lambda: not (field("/a") == 1),  # noqa: SIM201
+        lambda: 1 < field("/a") < 5,
+        lambda: (field("/a") == 1) or (field("/b") == 2),
+    ],
+)
+def test_words_of_python_that_would_drop_a_part_are_refused(write):
+    with pytest.raises(TypeError, match="combine with"):
+        write()
