@@ -1,4 +1,4 @@
-"""The Azure Functions app: a Cosmos DB trigger for every projection of the catalog, and a health route.
+"""The Azure Functions app: a Cosmos DB trigger for every projection of the catalog, two timers, and a health route.
 
 Only what the host has to know is here. What happens to a change is in projections/functions.py.
 """
@@ -7,10 +7,22 @@ from pathlib import Path
 
 import azure.functions as func
 
-from projections.functions import RETRY, Trigger, TriggeredWorker, triggers
+from projections.functions import TriggeredWorker
+from projections.triggers import AUDIT, DRAIN, RETRY, Trigger, triggers
 
 worker = TriggeredWorker.from_environment(Path(__file__).parent)
-app = func.FunctionApp(http_auth_level=func.AuthLevel.ANONYMOUS)
+
+
+class App(func.FunctionApp):
+    """The app as usual; what the host is told of it is looked over first."""
+
+    def get_functions(self) -> list[func.Function]:
+        functions = super().get_functions()
+        worker.examine(functions)
+        return functions
+
+
+app = App(http_auth_level=func.AuthLevel.ANONYMOUS)
 
 
 def register(trigger: Trigger) -> None:
@@ -27,9 +39,23 @@ for trigger in triggers(worker.layout):
     register(trigger)
 
 
+@app.function_name("drain")
+@app.timer_trigger(arg_name="timer", schedule=DRAIN)
+async def drain(timer: func.TimerRequest) -> None:
+    """Applies what calls had to defer."""
+    await worker.drain()
+
+
+@app.function_name("audit")
+@app.timer_trigger(arg_name="timer", schedule=AUDIT)
+async def audit(timer: func.TimerRequest) -> None:
+    """Repairs what the host itself has lost."""
+    await worker.audit()
+
+
 @app.function_name("health")
 @app.route("health", trigger_arg_name="request", methods=["GET"])
 async def health(request: func.HttpRequest) -> func.HttpResponse:
-    """Whether the account answers."""
+    """Whether the account answers, and what is refused."""
     status, body = await worker.health()
     return func.HttpResponse(body, status_code=status, mimetype="application/json")

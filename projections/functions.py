@@ -1,162 +1,144 @@
-"""The worker inside Azure Functions: what function_app.py registers, and what a trigger and the health route do.
+"""The worker inside Azure Functions: what the triggers, the timers and the health route of function_app.py do.
 
 The host moves a lease forward even when a call fails (facts.md 1), so a call returns only when every item of its batch
-is reflected, left out by a rule, or parked. What cannot be settled before `functionTimeout` raises, and the unlimited
-retry policy holds the range (facts.md 2).
+is reflected, left out by a rule, parked, or deferred. What cannot even be deferred raises, and the unlimited retry
+policy holds the range (facts.md 2). A timer drains what is deferred; another audits what the host itself may have lost.
+
+An app whose settings would lose changes is *refused*: it is indexed all the same (functions that vanish tell nobody
+why), but every call raises and says what to change, so that the retry policy holds every range where it is, and health
+is 503 with the same words. Two cases differ. Without an unlimited retry policy to raise would itself lose the batch: it
+is deferred first. With a misspelled one the host would drop all functions without a word: indexing fails with ours.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 import logging
 import os
-import re
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_random_exponential
 
+from projections.audit import Audit, AuditReport
 from projections.declare import Index
-from projections.errors import FatalError, ProjectionsError, SettingsError, TransientError, UnreachableError
+from projections.deferred import Deferred, Drain, DrainReport, Pending, notice
+from projections.errors import (
+    FatalError,
+    MissingContainerError,
+    ProjectionsError,
+    TransientError,
+    UnreachableError,
+    UnsafeError,
+)
+from projections.feed import LostRangeError
+from projections.hosting import (
+    UnheldError,
+    function_timeout,
+    functions_findings,
+    leases_findings,
+    misspelled,
+    read_host,
+    registered,
+    registration_findings,
+    sharing,
+)
 from projections.identity import Place
 from projections.keys import Key
-from projections.outcomes import Result, Tally
+from projections.outcomes import Tally
 from projections.patience import PatientStore
 from projections.provision import Layout
 from projections.settings import Settings
-from projections.store import Container, Store
+from projections.store import Store
 from projections.worker import Engine
 
 log = logging.getLogger("projections")
 
-CONNECTION: Final = "COSMOS"
-"""The app setting, or the prefix of app settings, that says where the account is; `Settings.read` reads the same."""
-MAX_ITEMS: Final = 200
-"""Changes a call is given, unless one transaction has more; also what the host scales out by."""
-RETRY: Final[dict[str, Any]] = {
-    "strategy": "exponential_backoff",  # facts.md 5: any other spelling makes the functions vanish
-    "max_retry_count": "-1",
-    "minimum_interval": "00:00:05",
-    "maximum_interval": "00:05:00",
-}
-"""Without end: when retries run out the host moves on and the batch is lost (facts.md 2)."""
-
-SHORTEST_TIMEOUT: Final = 300.0
-"""Seconds: the default of the plan with the shortest (Consumption)."""
-LONGEST_TIMEOUT: Final = 600.0
-"""Seconds: the grace that a platform upgrade gives to running calls, however long they may take otherwise."""
-SHARE: Final = 0.8
+WORK: Final = 0.8
 """The part of `functionTimeout` that work may take: a call that the host cuts off has not been seen to fail."""
+PARKING: Final = 0.15
+"""The part that deferring what is left may take after that."""
 CALL_SECONDS: Final = 15.0
-"""How long a single call to the store is tried again before the whole batch starts anew, from fresh states."""
+"""How long a single call to the store is tried again before what is left starts anew, from fresh states."""
 HEALTH_SECONDS: Final = 5.0
 """How long the account may take to answer the health route, and how long an answer is good for."""
 
 
 @dataclass(frozen=True)
-class Trigger:
-    """What is registered for one projection."""
+class Health:
+    """What the health route answers."""
 
-    projection: Index
-    function: str  # the function's name
-    source: Container
-    leases: Container
-    lease_prefix: str  # no other projection's, and no other version's
-
-    @property
-    def binding(self) -> dict[str, Any]:
-        """The arguments of the host's trigger."""
-        return {
-            "connection": CONNECTION,
-            "database_name": self.source.database,
-            "container_name": self.source.name,
-            "lease_database_name": self.leases.database,
-            "lease_container_name": self.leases.name,
-            "lease_container_prefix": self.lease_prefix,
-            "create_lease_container_if_not_exists": False,  # a managed identity could not (facts.md 10)
-            "start_from_beginning": True,  # counts while there are no leases: a projection is built from all there is
-            "max_items_per_invocation": MAX_ITEMS,
-        }
-
-
-def triggers(layout: Layout) -> Iterator[Trigger]:
-    """One trigger a projection: each reads the feed for itself and holds up no other."""
-    names = {projection.full_name: _function_name(projection.full_name) for projection in layout.catalog}
-    taken = [name.casefold() for name in names.values()]
-    for projection in layout.catalog:
-        name = names[projection.full_name]
-        if taken.count(name.casefold()) > 1:  # "a.b" beside "a-b", or "A" beside "a"
-            name += f"-{hashlib.sha256(projection.full_name.encode()).hexdigest()[:8]}"
-        yield Trigger(projection, name, layout.source(projection), layout.leases, lease_prefix(projection))
-
-
-def lease_prefix(projection: Index) -> str:
-    """What the ids of a projection's leases begin with. Stored; a new one starts the feed from its beginning."""
-    return f"{projection.name}-{projection.version}-"
-
-
-def _function_name(full_name: str) -> str:
-    """A letter, then letters, digits, _ and -: "orders.by id@1" -> "orders-by-id-1"."""
-    name = re.sub(r"[^A-Za-z0-9_-]", "-", full_name)
-    return name if name[0].isalpha() else f"p-{name}"
-
-
-def seconds_to_work(environment: Mapping[str, str], host_json: Path) -> float:
-    """How long a call may take, from `functionTimeout` in host.json or the app setting that overrides it.
-
-    Raises:
-        SettingsError: it is no time span.
-    """
-    text = environment.get("AzureFunctionsJobHost__functionTimeout")
-    if text is None and host_json.exists():
-        text = json.loads(host_json.read_text(encoding="utf-8")).get("functionTimeout")
-    if text is None:
-        return SHORTEST_TIMEOUT * SHARE
-    if text == "-1":
-        return LONGEST_TIMEOUT * SHARE
-    match = re.fullmatch(r"(?:(\d+)\.)?(\d\d):(\d\d):(\d\d)", text)
-    if match is None:
-        raise SettingsError(f"functionTimeout {text!r} is no time span", hint='write it as "00:10:00"')
-    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
-    return min(LONGEST_TIMEOUT, ((days * 24 + hours) * 60 + minutes) * 60.0 + seconds) * SHARE
+    status: str  # ok, refused, not ready, unreachable
+    problems: tuple[UnsafeError | MissingContainerError, ...] = ()  # of the set-up: no secrets, no addresses
 
 
 class TriggeredWorker:
     """The worker of a Functions app: opened by the first call, in its event loop, and kept until the process ends.
 
     Making one reads settings and catalog and touches no network: the host indexes functions wherever it likes.
+    `timeout` is what the host gives a call, in seconds; `now` gives epoch seconds.
     """
 
     def __init__(
-        self, settings: Settings, seconds: float, open_store: Callable[[Settings], Awaitable[Store]] | None = None
+        self,
+        settings: Settings,
+        timeout: float,
+        open_store: Callable[[Settings], Awaitable[Store]] | None = None,
+        *,
+        refused: Iterable[UnsafeError] = (),
+        now: Callable[[], float] = time.time,
     ) -> None:
         self._open_store = open_store or _open_store
         self.layout = Layout(settings.load_catalog(), settings.database)
+        self.refused = list(refused)
         self._settings = settings
-        self._seconds = seconds
+        self._work = timeout * WORK
+        self._parking = timeout * PARKING
+        self._now = now
         self._store: Store | None = None
         self._engines: dict[str, Engine] = {}
         self._opening = asyncio.Lock()
         self._checking = asyncio.Lock()
-        self._health: tuple[float, str] | None = None  # when it was asked, and the status
+        self._health: tuple[float, Health] | None = None  # when it was asked
+        self._leases_are_good = False
 
     @staticmethod
     def from_environment(folder: Path, environment: Mapping[str, str] | None = None) -> TriggeredWorker:
         """The worker of the app in a folder.
 
         Raises:
-            SettingsError, CatalogError: the app cannot run like this; the host shows it as a failure to index.
+            SettingsError, CatalogError: nobody can say what to register; the host shows it as a failure to index.
         """
         environment = os.environ if environment is None else environment
         log.addFilter(_with_fields)
         for noisy in ("azure.core", "azure.cosmos", "azure.identity"):  # a line for every request otherwise
             logging.getLogger(noisy).setLevel(logging.WARNING)
-        return TriggeredWorker(Settings.read(environment), seconds_to_work(environment, folder / "host.json"))
+        timeout = function_timeout(read_host(folder)[0], environment)
+        worker = TriggeredWorker(Settings.read(environment), timeout)
+        worker.refuse(functions_findings(folder, worker.layout, environment))
+        return worker
+
+    def examine(self, functions: Iterable[Any]) -> None:
+        """Look over what an app has registered (`FunctionApp.get_functions()`); what is unsafe is refused.
+
+        Raises:
+            UnsafeError: with these the host would drop every function without a word.
+        """
+        found = registered(functions)
+        for problem in misspelled(found):
+            raise problem
+        self.refuse(registration_findings(found))
+
+    def refuse(self, problems: Iterable[UnsafeError]) -> None:
+        """From now on every call raises and says what to change."""
+        for problem in problems:
+            log.error("refused", extra={"reason": problem.message, "hint": problem.hint})
+            self.refused.append(problem)
 
     # a batch
 
@@ -164,53 +146,153 @@ class TriggeredWorker:
         """Bring a projection in step with the items of which these documents tell; what happened to them.
 
         Raises:
-            TransientError: the store was busy until the time was up.
+            TransientError: the store was busy until the time was up, and too busy to defer what is left.
             FatalError, UnsafeError: nothing can work until somebody mends the set-up.
         """
-        items = list(_items(documents))
+        pending = Pending([notice(projection, item) for item in _items(documents)])
+        with _told(projection, pending, self._engines):
+            if self.refused:
+                await self._refuse(projection, pending)
+            if not pending.left:
+                return Tally()
+            started = self._clock()
+            reason = await self._settle(projection, pending)
+            deferred = pending.left
+            if deferred:
+                await self._defer(projection, pending, reason)
         tally = Tally()
-        if not items:
-            return tally
-        started = time.monotonic()
-        try:
-            tally.add(await self._in_time(projection, items))
-        except ProjectionsError as error:
-            if not isinstance(error, TransientError):
-                self._engines.pop(projection.full_name, None)  # the next call looks at the set-up again
-            error.projection = error.projection or projection.full_name
-            log.error("failed", extra={"projection": projection.full_name, "items": len(items), "hint": error.hint})
-            raise
-        seconds = round(time.monotonic() - started, 3)
-        log.info("applied", extra={"projection": projection.full_name, "seconds": seconds, **tally.to_stored()})
+        tally.add(pending.results)
+        fields = {"projection": projection.full_name, "seconds": round(self._clock() - started, 3)}
+        log.info("applied", extra={**fields, **tally.to_stored(), "deferred": deferred or None})
         return tally
 
-    async def _in_time(self, projection: Index, items: list[dict[str, Any]]) -> list[Result]:
-        reason = "the store did not answer"
+    async def _settle(self, projection: Index, pending: Pending) -> str:
+        """Work on a batch until nothing is left or the time for work is up; what kept it then."""
+        reasons = ["the store did not answer"]
 
-        def note(attempt: RetryCallState) -> None:
-            nonlocal reason
-            reason = str(attempt.outcome.exception()) if attempt.outcome else reason
-            log.warning("waiting", extra={"projection": projection.full_name, "reason": reason})
+        async def attempt() -> None:
+            await pending.settle(await self._engine(projection))
 
-        retrying = AsyncRetrying(
-            retry=retry_if_exception_type(TransientError), wait=wait_random_exponential(max=10), before_sleep=note
-        )
         try:
-            async with asyncio.timeout(self._seconds):
-                return await retrying(self._apply, projection, items)
+            async with asyncio.timeout(self._work):
+                await _insist(attempt, projection, reasons)
+        except TimeoutError:
+            log.warning("out of time", extra={"projection": projection.full_name, "items": pending.left})
+        return reasons[-1]
+
+    async def _defer(self, projection: Index, pending: Pending, reason: str) -> None:
+        reasons = ["the store did not answer"]
+
+        async def attempt() -> None:
+            store = PatientStore(await self._opened(), self._patience(self._parking))
+            deferred = Deferred(store, self.layout.deadletters, projection.full_name, self._now)
+            await deferred.defer(pending, reason)
+
+        try:
+            async with asyncio.timeout(self._parking):
+                await _insist(attempt, projection, reasons)
         except TimeoutError:
             raise TransientError(
-                f"not done within {self._seconds:g} s ({reason})", hint="raise the throughput, or wait for the account"
+                f"not done within {self._work:g} s ({reason}), and not deferred ({reasons[-1]})",
+                hint="raise the throughput, or wait for the account; the host keeps trying this batch",
             ) from None
+        log.warning("deferred", extra={"projection": projection.full_name, "items": pending.left, "reason": reason})
 
-    async def _apply(self, projection: Index, items: list[dict[str, Any]]) -> list[Result]:
+    async def _refuse(self, projection: Index, pending: Pending) -> None:
+        """Raise; where that would lose the batch, defer it first."""
+        if pending.left and any(isinstance(problem, UnheldError) for problem in self.refused):
+            await self._defer(projection, pending, "the app is refused")
+        raise _together(self.refused)
+
+    @staticmethod
+    def _patience(seconds: float) -> float:
+        """How long one call to the store is tried again, where there is so much time: the reason has to come out."""
+        return min(CALL_SECONDS, seconds / 4)
+
+    @staticmethod
+    def _clock() -> float:
+        return asyncio.get_running_loop().time()
+
+    # the timers
+
+    async def drain(self) -> dict[str, DrainReport | None]:
+        """Apply the present states of deferred items, projections side by side, until the time is up.
+
+        Raises:
+            ProjectionsError: of one projection, after all have had their turn.
+        """
+        return await self._in_turn(self._drain, at_once=True)
+
+    async def audit(self) -> dict[str, AuditReport | None]:
+        """Go over changes that are some minutes old, one projection after the other, each with its share of the time.
+
+        Raises:
+            ProjectionsError: of one projection, after all have had their turn.
+        """
+        return await self._in_turn(self._audit, at_once=False)
+
+    async def _in_turn(self, work: Callable[[Index, float], Awaitable[Any]], *, at_once: bool) -> dict[str, Any]:
+        if self.refused:
+            raise _together(self.refused)
+        end = self._clock() + self._work
+        projections = list(self.layout.catalog)
+        if at_once:
+            done = await asyncio.gather(*(self._turn(work, projection, self._work) for projection in projections))
+        else:
+            done = []
+            for number, projection in enumerate(projections):
+                share = (end - self._clock()) / (len(projections) - number)
+                done.append(await self._turn(work, projection, share))
+        for outcome in done:
+            if isinstance(outcome, ProjectionsError):
+                raise outcome
+        return {projection.full_name: outcome for projection, outcome in zip(projections, done, strict=True)}
+
+    async def _turn(self, work: Callable[[Index, float], Awaitable[Any]], projection: Index, seconds: float) -> Any:
+        """What a projection's turn came to: a report, None where it was cut short, or an error."""
+        try:
+            with _told(projection, Pending(), self._engines):
+                async with asyncio.timeout(seconds):
+                    return await work(projection, seconds)
+        except TimeoutError:
+            log.warning("out of time", extra={"projection": projection.full_name})
+            return None
+        except TransientError:  # logged; the next run is soon enough for a busy store
+            return None
+        except LostRangeError:
+            log.info("another one is at work", extra={"projection": projection.full_name})
+            return None
+        except ProjectionsError as error:
+            return error
+
+    async def _drain(self, projection: Index, seconds: float) -> DrainReport:
+        stop = self._after(seconds * WORK)
         engine = await self._engine(projection)
-        return await engine.apply_notices(items)
+        store = PatientStore(await self._opened(), self._patience(self._work))
+        drain = Drain(Deferred(store, self.layout.deadletters, projection.full_name, self._now), engine)
+        report = await drain.run(stop=stop)
+        if report.tally.total or not report.finished:
+            fields = {"projection": projection.full_name, "reason": report.reason}
+            log.info("drained", extra={**fields, **report.tally.to_stored()})
+        return report
+
+    async def _audit(self, projection: Index, seconds: float) -> AuditReport:
+        stop = self._after(seconds * WORK)
+        engine = await self._engine(projection)
+        store = PatientStore(await self._opened(), self._patience(self._work))
+        report = await Audit(store, self.layout, engine, now=self._now).run(stop=stop)
+        fields = {"projection": projection.full_name, "examined": report.examined, "caught_up": report.caught_up}
+        log.info("audited", extra={**fields, "repaired": report.repaired.to_stored()["outcomes"]})
+        return report
+
+    def _after(self, seconds: float) -> Callable[[], bool]:
+        end = self._clock() + seconds
+        return lambda: self._clock() >= end
 
     # what is opened once
 
     async def _engine(self, projection: Index) -> Engine:
-        store = PatientStore(await self._opened(), min(CALL_SECONDS, self._seconds))
+        store = PatientStore(await self._opened(), self._patience(self._work))
         async with self._checking:
             engine = self._engines.get(projection.full_name)
             if engine is None:
@@ -227,25 +309,84 @@ class TriggeredWorker:
     # health
 
     async def health(self) -> tuple[int, str]:
-        """The status code and JSON text for whoever watches the app. No reasons: everybody may ask."""
-        now = time.monotonic()
+        """The status code and JSON text for whoever watches the app. Everybody may ask: nothing of account or items."""
+        now = self._clock()
         if self._health is None or now - self._health[0] > HEALTH_SECONDS:
-            self._health = now, await self._status()
-        status = self._health[1]
-        body = {"status": status, "projections": [projection.full_name for projection in self.layout.catalog]}
-        return 200 if status == "ok" else 503, json.dumps(body)
+            self._health = now, await self._look()
+        health = self._health[1]
+        body: dict[str, Any] = {
+            "status": health.status,
+            "projections": [projection.full_name for projection in self.layout.catalog],
+        }
+        if health.problems:
+            body["problems"] = [{"reason": str(problem), "remedy": problem.hint} for problem in health.problems]
+        return 200 if health.status == "ok" else 503, json.dumps(body)
 
-    async def _status(self) -> str:
+    async def _look(self) -> Health:
+        if self.refused:
+            return Health("refused", tuple(self.refused))
         try:
             async with asyncio.timeout(HEALTH_SECONDS):
-                store = await self._opened()
-                await store.read(self.layout.state, [Place("health", Key.of("health"))])  # absent: 1 RU
+                return await self._status()
         except (TimeoutError, TransientError, UnreachableError):
-            return "unreachable"
+            return Health("unreachable")
+        except (UnsafeError, MissingContainerError) as error:
+            return Health("not ready", (error,))
         except ProjectionsError as error:
             log.error("not ready", extra={"reason": str(error), "hint": error.hint})
-            return "not ready"
-        return "ok"
+            return Health("not ready")
+
+    async def _status(self) -> Health:
+        store = await self._opened()
+        await store.read(self.layout.state, [Place("health", Key.of("health"))])  # absent: 1 RU
+        for projection in self.layout.catalog:
+            await self._engine(projection)
+        problems = [] if self._leases_are_good else await leases_findings(store, self.layout)
+        if problems:
+            return Health("not ready", tuple(problems))
+        if not self._leases_are_good:
+            self._leases_are_good = True
+            for found in await sharing(store, self.layout, self._now()):
+                log.warning(
+                    "leases with several owners or feeds: is a second app, or a laptop, at work with them?",
+                    extra={"prefix": found.prefix, "owners": found.owners, "feeds": found.feeds},
+                )
+        return Health("ok")
+
+
+@contextmanager
+def _told(projection: Index, pending: Pending, engines: dict[str, Engine]) -> Iterator[None]:
+    """A failure says of which projection, and is logged. After one of the set-up, that is looked at again."""
+    try:
+        yield
+    except ProjectionsError as error:
+        if not isinstance(error, TransientError):
+            engines.pop(projection.full_name, None)
+        error.projection = error.projection or projection.full_name
+        if not isinstance(error, LostRangeError):
+            fields = {"projection": projection.full_name, "items": pending.left or None}
+            log.error("failed", extra={**fields, "reason": error.message, "hint": error.hint})
+        raise
+
+
+async def _insist(attempt: Callable[[], Awaitable[None]], projection: Index, reasons: list[str]) -> None:
+    """Try again while the store is busy, for as long as one is let; the reasons are added to a list."""
+
+    def note(state: RetryCallState) -> None:
+        reasons.append(str(state.outcome.exception()) if state.outcome else reasons[-1])
+        log.warning("waiting", extra={"projection": projection.full_name, "reason": reasons[-1]})
+
+    retrying = AsyncRetrying(
+        retry=retry_if_exception_type(TransientError), wait=wait_random_exponential(max=10), before_sleep=note
+    )
+    await retrying(attempt)
+
+
+def _together(problems: Iterable[UnsafeError]) -> UnsafeError:
+    """Several problems as one error, each with its remedy."""
+    problems = list(problems)
+    text = "; ".join(f"{problem.message} ({problem.hint})" for problem in problems)
+    return UnsafeError(f"refused: {text}", hint="change this and restart the app; until then no change is lost")
 
 
 async def _open_store(settings: Settings) -> Store:

@@ -77,6 +77,10 @@ class FunctionsHost:
         text = json.dumps(documents, ensure_ascii=False, separators=(",", ":"))
         return Invocation(**await self._ask({"do": "invoke", "function": function, "documents": text}))
 
+    async def tick(self, function: str) -> Invocation:
+        """Call a function as the timer trigger does."""
+        return Invocation(**await self._ask({"do": "invoke", "function": function, "timer": "now"}))
+
     async def get(self, function: str, path: str) -> Invocation:
         """Call a function as the HTTP trigger does."""
         return Invocation(**await self._ask({"do": "invoke", "function": function, "http": ["GET", path]}))

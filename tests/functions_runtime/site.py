@@ -9,12 +9,12 @@ from typing import Any, Self
 
 from projections.cosmos import CosmosStore, connect
 from projections.emulator import Emulator
-from projections.functions import triggers
 from projections.identity import Place
 from projections.keys import UNDEFINED, Key
 from projections.provision import Layout, initialise
 from projections.settings import Settings
 from projections.store import Container, Delete, Document, Start, Upsert
+from projections.triggers import triggers
 from tests.functions_runtime.catalog import catalog
 from tests.functions_runtime.client import FunctionsHost, Invocation
 from tests.functions_runtime.payload import as_delivered

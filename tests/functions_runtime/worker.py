@@ -4,6 +4,7 @@
     {"do": "list"}
     {"do": "invoke", "function": NAME, "documents": TEXT}        the payload of a Cosmos DB trigger
     {"do": "invoke", "function": NAME, "http": [METHOD, PATH]}
+    {"do": "invoke", "function": NAME, "timer": SCHEDULE}
 
 The first line out says how indexing went. What the app prints or logs goes to stderr.
 """
@@ -154,6 +155,8 @@ def typed(order: dict[str, Any]) -> Any:
     """What triggered a call."""
     if "documents" in order:
         return PROTOS.TypedData(string=order["documents"])
+    if "timer" in order:
+        return PROTOS.TypedData(json=json.dumps({"IsPastDue": False, "Schedule": {}, "ScheduleStatus": None}))
     method, path = order["http"]
     http = Message(
         method=method, url=f"http://localhost:7071{path}", headers={}, params={}, query={},

@@ -25,6 +25,7 @@ pytestmark = [
     ),
 ]
 
+OTHERS = {"drain", "audit", "health"}
 NOBODY = "AccountEndpoint=http://127.0.0.1:9/;AccountKey=a2V5;"
 
 
@@ -53,6 +54,11 @@ async def test_every_projection_has_a_trigger_of_its_own(site: Site) -> None:
     functions = await site.host.functions()
 
     health = functions.pop("health")
+    timers = [functions.pop(name)["bindings"] for name in ("drain", "audit")]
+    assert [[binding["type"], binding["schedule"]] for (binding,) in timers] == [
+        ["timerTrigger", "0 * * * * *"],
+        ["timerTrigger", "30 */5 * * * *"],
+    ]
     assert set(functions) == {"orders-by-id-1", "orders-by-status-1", "big-open-orders-1", "readings-by-device-1"}
     bindings = {name: function["bindings"] for name, function in functions.items()}
     assert all(len(of_one) == 1 for of_one in bindings.values())
@@ -78,7 +84,8 @@ async def test_every_projection_has_a_trigger_of_its_own(site: Site) -> None:
 
 async def test_every_trigger_is_retried_without_end(site: Site) -> None:
     functions = await site.host.functions()
-    retries = [function["retry"] for name, function in functions.items() if name != "health"]
+    retries = [function["retry"] for name, function in functions.items() if name not in OTHERS]
+    assert len(retries) == 4
 
     for retry in retries:
         assert retry == {
@@ -93,7 +100,7 @@ async def test_indexing_needs_no_settings_and_no_network() -> None:
     async with FunctionsHost({}) as host:
         assert host.indexed["ok"], host.indexed
         assert host.indexed["seconds"] < 3  # 0.4 on an idle machine
-        assert set(await host.functions()) == {"orders-by-id-1", "orders-by-status-1", "big-open-orders-1", "health"}
+        assert set(await host.functions()) == {"orders-by-id-1", "orders-by-status-1", "big-open-orders-1", *OTHERS}
 
 
 async def test_a_catalog_that_is_not_there_fails_indexing_and_says_so() -> None:
@@ -104,13 +111,18 @@ async def test_a_catalog_that_is_not_there_fails_indexing_and_says_so() -> None:
 
 async def test_what_is_deployed_is_enough(tmp_path: Path) -> None:
     """.funcignore leaves out the emulator, the command line and everything for development."""
-    ignored = [line.strip("/") for line in (ROOT / ".funcignore").read_text().split()]
-    shutil.copytree(ROOT, tmp_path / "app", ignore=_leave_out(ignored))
+    app = copied(tmp_path)
 
-    async with FunctionsHost({"COSMOS": NOBODY}, tmp_path / "app") as host:
+    async with FunctionsHost({"COSMOS": NOBODY}, app) as host:
         assert host.indexed["ok"], host.indexed
-        assert not (tmp_path / "app" / "tests").exists()
-        assert not (tmp_path / "app" / "projections" / "emulator").exists()
+        assert not (app / "tests").exists()
+        assert not (app / "projections" / "emulator").exists()
+
+
+def copied(folder: Path) -> Path:
+    """What would be deployed."""
+    ignored = [line.strip("/") for line in (ROOT / ".funcignore").read_text().split()]
+    return Path(shutil.copytree(ROOT, folder / "app", ignore=_leave_out(ignored)))
 
 
 def _leave_out(patterns: list[str]) -> Any:
@@ -285,16 +297,72 @@ async def test_a_failed_start_is_tried_again_by_the_next_call() -> None:
         assert "there is no container" in answer.exception["message"]
 
 
-async def test_work_that_takes_too_long_fails_before_the_host_cuts_it_off() -> None:
+# settings that would lose changes
+
+
+async def test_settings_that_would_lose_changes_are_refused_by_every_function() -> None:
+    """And the functions are there all the same, since functions that vanish tell nobody why."""
     async with Site(AzureFunctionsJobHost__functionTimeout="00:00:02") as site:
-        await change(site, order("late"), "orders-by-id")
-        notices = await site.feed("orders", "late")
-        await site.emulator.stop()
+        assert set(await site.host.functions()) == {*site.functions.values(), *OTHERS}
+        await site.put("orders", "customerId", order("refused"))
+        answers = [
+            await site.deliver("orders-by-id", await site.feed("orders", "refused")),
+            await site.host.tick("drain"),
+            await site.host.tick("audit"),
+        ]
+        health = await site.host.get("health", "/api/health")
 
-        answer = await site.deliver("orders-by-id", notices)
+        assert await site.entries("orders-by-id", "refused") == []
+    for answer in answers:
+        assert not answer.ok
+        assert "functionTimeout 00:00:02 is too short" in answer.exception["message"]
+        assert (
+            'set functionTimeout in host.json (or AzureFunctionsJobHost__functionTimeout) to "00:10:00"'
+            in (answer.exception["message"])
+        )
+    assert health.value["http"]["status_code"] == "503"
+    body = json.loads(health.value["http"]["body"]["bytes"])
+    assert body["status"] == "refused"
+    assert "too short" in body["problems"][0]["reason"]
 
-    assert not answer.ok
-    assert "not done within 1.6 s" in answer.exception["message"]
+
+async def test_a_misspelled_retry_strategy_fails_indexing_and_says_so(tmp_path: Path) -> None:
+    """The host alone would drop all functions without a word (facts.md 5)."""
+    app = copied(tmp_path)
+    path = app / "projections" / "triggers.py"
+    path.write_text(path.read_text().replace('"strategy": "exponential_backoff"', '"strategy": "exponentialBackoff"'))
+    async with FunctionsHost({"COSMOS": NOBODY}, app) as host:
+        assert not host.indexed["ok"]
+        assert "there is no retry strategy 'exponentialBackoff'" in host.indexed["exception"]["message"]
+
+
+async def test_without_unlimited_retries_a_batch_is_deferred_before_it_is_refused(tmp_path: Path) -> None:
+    app = copied(tmp_path)
+    path = app / "projections" / "triggers.py"
+    path.write_text(path.read_text().replace('"max_retry_count": "-1"', '"max_retry_count": "5"'))
+    async with Site() as site:
+        await site.put("orders", "customerId", order("unheld"))
+        settings = site.settings | {"PROJECTIONS_CATALOG": "projections.example:catalog"}
+        async with FunctionsHost(settings, app) as host:
+            answer = await host.deliver("orders-by-id-1", await site.feed("orders", "unheld"))
+        (deferral,) = await site.letters("unheld")
+        assert not answer.ok
+        assert "a retry policy that ends" in answer.exception["message"]
+        assert deferral["projection"] == "orders-by-id@1 deferred"
+
+        assert (await site.host.tick("drain")).ok  # the app as it should be
+        assert len(await site.entries("orders-by-id", "unheld")) == 1
+        assert await site.letters("unheld") == []
+
+
+# the timers
+
+
+async def test_audit_finds_nothing_to_do_where_all_is_young(site: Site) -> None:
+    assert (await site.host.tick("audit")).ok
+    assert (await site.host.tick("drain")).ok
+    line = next(line for line in reversed(site.host.log.splitlines()) if "projections: audited" in line)
+    assert json.loads(line.partition("audited ")[2])["repaired"] == {}
 
 
 async def test_what_is_no_item_is_refused(site: Site) -> None:

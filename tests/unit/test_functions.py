@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
-from pathlib import Path
+import time
 from typing import Any
 
 import pytest
 
 from projections.declare import Catalog, Source
-from projections.errors import MissingContainerError, SettingsError, TransientError, UnreachableError
-from projections.functions import Trigger, TriggeredWorker, _with_fields, seconds_to_work, triggers
+from projections.deferred import Deferral, Deferred
+from projections.errors import MissingContainerError, TransientError, UnreachableError, UnsafeError
+from projections.functions import TriggeredWorker, _with_fields
+from projections.hosting import UnheldError
 from projections.keys import Key
 from projections.memory import MemoryStore
 from projections.provision import Layout, initialise
 from projections.settings import Settings
-from projections.store import Container, Upsert
+from projections.store import Container, Description, Upsert
+from projections.triggers import Trigger, triggers
+from tests.converged import documents
 from tests.support import index
 
 SETTINGS = Settings("http://nowhere/", "…")
@@ -66,61 +71,28 @@ def test_databases_are_where_the_catalog_says() -> None:
     assert trigger.binding["lease_database_name"] == "ours"
 
 
-# how long a call may take
-
-
-@pytest.mark.parametrize(
-    ("text", "seconds"),
-    [("00:05:00", 240), ("00:10:00", 480), ("01:00:00", 480), ("1.00:00:00", 480), ("-1", 480), ("00:00:10", 8)],
-)
-def test_a_call_ends_before_the_host_ends_it(tmp_path: Path, text: str, seconds: float) -> None:
-    (tmp_path / "host.json").write_text(json.dumps({"functionTimeout": text}))
-
-    assert seconds_to_work({}, tmp_path / "host.json") == seconds
-    setting = {"AzureFunctionsJobHost__functionTimeout": "00:01:00"}
-    assert seconds_to_work(setting, tmp_path / "host.json") == 48
-
-
-def test_without_a_time_out_the_shortest_default_counts(tmp_path: Path) -> None:
-    assert seconds_to_work({}, tmp_path / "host.json") == 240
-    (tmp_path / "host.json").write_text("{}")
-    assert seconds_to_work({}, tmp_path / "host.json") == 240
-
-
-def test_a_time_out_that_is_none_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match="no time span"):
-        seconds_to_work({"AzureFunctionsJobHost__functionTimeout": "10 minutes"}, tmp_path / "host.json")
-
-
-def test_the_shipped_host_json_is_what_the_code_counts_on() -> None:
-    path = Path(__file__).parents[2] / "host.json"
-    host = json.loads(path.read_text())
-
-    assert seconds_to_work({}, path) == 480
-    assert "retry" not in host  # set in code, for every trigger
-    excluded = host["logging"]["applicationInsights"]["samplingSettings"]["excludedTypes"]
-    assert set(excluded.split(";")) == {"Request", "Exception"}
-
-
 # a call
 
 
 class Shop:
     """A worker on a store in memory that fails as told."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, seconds: float = 5.0) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, timeout: float = 5.0) -> None:
         catalog = Catalog(projections=(index(),))
         monkeypatch.setattr(Settings, "load_catalog", lambda _: catalog)
         self.failures: list[Exception] = []
+        self.down: set[str] = set()
         self.opened = 0
         self.unreachable = 0
         self.store = MemoryStore(before=self._before)
-        self.worker = TriggeredWorker(SETTINGS, seconds, self._open)
+        self.worker = TriggeredWorker(SETTINGS, timeout, self._open)
         self.projection = catalog.projections[0]
 
     async def _before(self, name: str, container: Container) -> None:
         if self.failures and name == "read" and container.name == "orders":
             raise self.failures.pop(0)
+        if container.name in self.down:
+            raise TransientError(f"{container.name} is down (503)")
 
     async def _open(self, _: Settings) -> MemoryStore:
         self.opened += 1
@@ -128,6 +100,10 @@ class Shop:
             self.unreachable -= 1
             raise UnreachableError("cannot reach http://nowhere/")
         return self.store
+
+    async def deferred(self) -> list[Deferral]:
+        deferred = Deferred(self.store, self.worker.layout.deadletters, "by-status@1")
+        return [deferral async for page in deferred.pages() for deferral in page]
 
     async def notice(self) -> list[dict[str, Any]]:
         """An order, and its change."""
@@ -181,13 +157,84 @@ async def test_trouble_that_passes_is_waited_for_within_the_call(shop: Shop) -> 
     assert (await shop.worker.apply(shop.projection, notice)).outcomes == {"written": 1}
 
 
-async def test_trouble_that_stays_fails_the_call_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    shop = Shop(monkeypatch, seconds=0.4)
+async def test_what_is_not_done_in_time_is_deferred_and_drained(monkeypatch: pytest.MonkeyPatch) -> None:
+    shop = Shop(monkeypatch, timeout=0.5)
     notice = await shop.notice()
-    shop.failures = [TransientError("busy (429)")] * 10_000
+    shop.down = {"by-status"}
 
-    with pytest.raises(TransientError, match=r"not done within 0.4 s"):
+    assert (await shop.worker.apply(shop.projection, notice)).total == 0
+    (deferral,) = await shop.deferred()
+    assert (str(deferral.identity), deferral.attempts) == ("'o1' of [\"s1\"]", 1)
+    assert "by-status is down" in deferral.reason
+
+    await shop.worker.apply(shop.projection, notice)
+    assert [again.attempts for again in await shop.deferred()] == [2]
+
+    shop.down = set()
+    report = (await shop.worker.drain())["by-status@1"]
+    assert report is not None
+    assert (report.tally.outcomes, report.finished) == ({"written": 1}, True)
+    assert await shop.deferred() == []
+
+
+async def test_what_cannot_even_be_deferred_fails_the_call_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    shop = Shop(monkeypatch, timeout=0.5)
+    notice = await shop.notice()
+    shop.down = {"by-status", "projections-deadletters"}
+
+    with pytest.raises(TransientError, match=r"not done within 0.4 s .*by-status is down.*, and not deferred"):
         await shop.worker.apply(shop.projection, notice)
+
+
+async def test_a_drain_of_one_projection_leaves_a_busy_store_in_peace(monkeypatch: pytest.MonkeyPatch) -> None:
+    shop = Shop(monkeypatch, timeout=0.5)
+    notice = await shop.notice()
+    shop.down = {"by-status"}
+    await shop.worker.apply(shop.projection, notice)
+
+    (report,) = (await shop.worker.drain()).values()
+    assert report is None or not report.finished
+    assert [deferral.attempts for deferral in await shop.deferred()] == [1]
+
+
+async def test_an_audit_repairs_what_was_never_delivered(shop: Shop) -> None:
+    await shop.notice()
+    young = (await shop.worker.audit())["by-status@1"]
+    assert young is not None
+    assert young.examined == 0
+    later = TriggeredWorker(SETTINGS, 5.0, shop._open, now=lambda: time.time() + 400)
+    both = await asyncio.gather(later.audit(), later.audit())
+    reports = [report for audit in both if (report := audit["by-status@1"]) is not None]
+    assert sum(report.repaired.outcomes["written"] for report in reports) >= 1
+    assert len(await documents(shop.store, Container("shop", "by-status"))) == 1
+
+
+# what is refused
+
+
+async def test_a_refused_app_applies_nothing_and_says_why(shop: Shop) -> None:
+    notice = await shop.notice()
+    shop.worker.refuse([UnsafeError("this is unsafe", hint="do that"), UnsafeError("and that", hint="do this")])
+
+    for call in (shop.worker.apply(shop.projection, notice), shop.worker.drain(), shop.worker.audit()):
+        with pytest.raises(UnsafeError, match=r"refused: this is unsafe \(do that\); and that \(do this\)"):
+            await call
+    assert await shop.deferred() == []
+    code, text = await shop.worker.health()
+    assert (code, json.loads(text)["status"]) == (503, "refused")
+    assert json.loads(text)["problems"][0] == {"reason": "this is unsafe", "remedy": "do that"}
+
+
+async def test_where_to_raise_would_lose_the_batch_it_is_deferred_first(shop: Shop) -> None:
+    notice = await shop.notice()
+    shop.worker.refuse([UnheldError("no retry policy", hint="register one")])
+
+    with pytest.raises(UnsafeError, match="no retry policy"):
+        await shop.worker.apply(shop.projection, notice)
+    assert len(await shop.deferred()) == 1
+
+
+# health
 
 
 async def test_health_asks_the_account_once_in_a_while(shop: Shop) -> None:
@@ -203,6 +250,21 @@ async def test_health_asks_the_account_once_in_a_while(shop: Shop) -> None:
 async def test_health_of_an_account_without_the_containers(shop: Shop) -> None:
     code, text = await shop.worker.health()
     assert (code, json.loads(text)["status"]) == (503, "not ready")
+
+
+async def test_health_names_what_is_missing(shop: Shop) -> None:
+    await shop.store.create_container(Description(Container("shop", "projections-state"), ("/pk",)))
+    code, text = await shop.worker.health()
+    assert (code, json.loads(text)["status"]) == (503, "not ready")
+    assert "there is no container shop/orders" in json.loads(text)["problems"][0]["reason"]
+
+
+async def test_health_looks_at_the_leases(shop: Shop) -> None:
+    await shop.store.create_container(Description(Container("shop", "projections-leases"), ("/pk",)))
+    await shop.notice()
+    code, text = await shop.worker.health()
+    assert (code, json.loads(text)["status"]) == (503, "not ready")
+    assert "/id is needed" in json.loads(text)["problems"][0]["reason"]
 
 
 async def test_health_is_ok(shop: Shop) -> None:
