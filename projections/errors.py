@@ -44,7 +44,23 @@ class LoadError(ProjectionsError):
 
 
 class ItemError(ProjectionsError):
-    """This item cannot be projected, however often it is tried: it is parked as a dead letter."""
+    """This item cannot be projected, however often it is tried: it is parked as a dead letter.
+
+    `path` is of the field that is to blame, where it is one.
+    """
+
+    def __init__(
+        self,
+        message: str | None = None,
+        *,
+        path: str | None = None,
+        projection: str | None = None,
+        item: str | None = None,
+        hint: str | None = None,
+    ) -> None:
+        message = message or (type(self).__doc__ or "").strip().partition("\n")[0]
+        super().__init__(message, projection=projection, item=item, hint=hint)
+        self.path = path
 
 
 class TooLargeError(ItemError):

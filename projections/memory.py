@@ -125,11 +125,18 @@ class MemoryStore:
     async def query(
         self, container: Container, text: str, parameters: Mapping[str, Any], key: Key | None = None
     ) -> AsyncIterator[list[Any]]:
-        """Only everything or how much there is, under a key or over all: the memory store has no query language."""
+        """Everything, how much there is, the lowest `first`; under a key or over all. There is no query language."""
         data = await self._call("query", container)
         found = [doc for place, doc in await self._documents(data) if key is None or _under(place.key, key)]
-        assert text in ("SELECT * FROM c", "SELECT VALUE COUNT(1) FROM c"), "not supported by the memory store"
-        yield found if text == "SELECT * FROM c" else [len(found)]
+        match text:
+            case "SELECT * FROM c":
+                yield found
+            case "SELECT VALUE COUNT(1) FROM c":
+                yield [len(found)]
+            case "SELECT TOP 1 VALUE c.first FROM c ORDER BY c.first":
+                yield sorted(doc["first"] for doc in found)[:1]
+            case _:
+                raise AssertionError("not supported by the memory store")
 
     async def feed_ranges(self, container: Container) -> list[FeedRange]:
         await self._call("feed_ranges", container)

@@ -30,6 +30,7 @@ class Result:
     outcome: Outcome
     reason: str | None = None
     notes: tuple[str, ...] = ()
+    known: bool = False  # an audit found it parked already, in this very state
 
 
 @dataclass

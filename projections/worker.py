@@ -36,7 +36,9 @@ class Engine:
 
     def __init__(self, store: Store, layout: Layout, projection: Index, source_ttl: int | None) -> None:
         self.projection = projection
-        self.deadletters = DeadLetters(store, layout.deadletters, projection.full_name)
+        self.deadletters = DeadLetters(
+            store, layout.deadletters, projection.full_name, payload=projection.deadletter_payload
+        )
         self._store = store
         self._source = layout.source(projection)
         self._resolver = Resolver(

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from projections.batches import Write, write_all
-from projections.deadletters import DeadLetters
+from projections.deadletters import DeadLetters, Failure
 from projections.entries import Rules, State, Wanted, document, wanted
 from projections.errors import ConflictError, ItemError, TransientError
 from projections.identity import Identity, Place
@@ -77,6 +77,8 @@ class Attempt:
     wrote: bool = False  # since the last post-check
     error: ItemError | None = None  # why the item is being parked
     lettered: bool = False  # a dead letter was written on the way
+    retried: bool = False  # there is one from before
+    known: bool = False  # ... of this very state, found by an audit
     looked_older: bool = False
     audit: bool = False  # look at the places that the item has left, too
     outcome: Outcome | None = None  # the last one that changed something
@@ -102,7 +104,7 @@ class Attempt:
 
     def result(self) -> Result:
         if self.error:
-            return Result(self.identity, Outcome.PARKED, type(self.error).__name__, self.want.notes)
+            return Result(self.identity, Outcome.PARKED, type(self.error).__name__, self.want.notes, self.known)
         outcome = self.outcome or (
             Outcome.STALE if self.looked_older else Outcome.SKIPPED if self.want.skip else Outcome.UNCHANGED
         )
@@ -138,12 +140,13 @@ class Writer:
         self._sleep = sleep
 
     async def apply(
-        self, states: Iterable[State], read_at: float | None = None, *, audit: bool = False
+        self, states: Iterable[State], read_at: float | None = None, *, audit: bool = False, retried: bool = False
     ) -> list[Result]:
         """Apply one state each of different items; what happened to each, in order.
 
         `read_at`: when the states were read (monotonic seconds); now when None. `audit`: also remove what dead
-        workers may have left at places that the items were moved from within the last hour.
+        workers may have left at places that the items were moved from within the last hour. `retried`: the items have
+        dead letters, whatever their placement records say.
 
         Raises:
             UnfinishedError: the store was busy for too long; it says which items are not done.
@@ -151,6 +154,8 @@ class Writer:
         """
         read_at = self._monotonic() if read_at is None else read_at
         attempts = [Attempt(state, read_at, audit=audit) for state in states]
+        for attempt in attempts:
+            attempt.retried = retried
         try:
             await self._rounds(attempts)
         except TransientError as error:
@@ -292,13 +297,19 @@ class Writer:
 
         An audit does not park again what is parked already in this state.
         """
+        failures = {}
         for attempt in attempts:
             assert attempt.error
             record = attempt.placement
             known = record is not None and record.parked and record.version.etag == attempt.state.version.etag
-            if not (attempt.audit and known):
-                await self._deadletters.park(attempt.state, attempt.error)
-                attempt.lettered = attempt.wrote = True
+            attempt.known = attempt.audit and known
+            if not attempt.known:
+                once = attempt.audit or attempt.lettered
+                failures[attempt] = Failure(attempt.state, attempt.error, once=once)
+        new = await self._deadletters.park(list(failures.values()))
+        for attempt in failures:
+            attempt.known = attempt.audit and attempt.identity not in new
+            attempt.lettered = attempt.wrote = True
 
     async def _rewrite(self, decided: list[tuple[Attempt, Rewrite]]) -> None:
         await self._put([(attempt, put) for attempt, decision in decided for put in decision.puts])
@@ -364,13 +375,22 @@ class Writer:
             await self._deadletters.clear([attempt.identity for attempt in attempts])
 
     async def _finish(self, attempts: list[Attempt]) -> None:
-        """Step 7: whoever wrote looks whether the source has moved on meanwhile."""
-        checked = [a for a in attempts if a.wrote and self._projection.strict]
+        """Step 7: whoever wrote looks whether the source has moved on meanwhile. Then its dead letter has had its time.
+
+        Letters are read before the source is: one that is found is of no newer state than what the source then has.
+        """
+        letters = await self._deadletters.find([a.identity for a in attempts if self._may_have_letter(a)])
+        checked = [a for a in attempts if (a.wrote and self._projection.strict) or a.identity in letters]
         unchecked = [a for a in attempts if a not in checked]
         finished = unchecked + await self._still_present(checked)
         for attempt in finished:
             attempt.finished = True
-        await self._unpark([a for a in finished if a.lettered and not a.error])
+        await self._deadletters.remove([letters[a.identity] for a in finished if a.identity in letters])
+
+    def _may_have_letter(self, attempt: Attempt) -> bool:
+        """Where no placement record says so: one that this call or a dead worker wrote, or anyone without records."""
+        unknown = self._projection.placement == "append_only" or attempt.audit or attempt.retried
+        return attempt.error is None and (attempt.lettered or unknown)
 
 
 def _outcome(attempt: Attempt, decision: Rearrange) -> Outcome | None:

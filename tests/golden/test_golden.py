@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from projections.deadletters import DeadLetter, DeadLetters
+from projections.deadletters import DeadLetter, DeadLetters, Failure
 from projections.entries import Entry, Rules, State, canonical, content_hash, document, wanted
 from projections.errors import ItemError
 from projections.identity import Identity, Place
@@ -82,22 +82,37 @@ def test_a_stored_placement_record_is_read(name):
 # dead letters
 
 
-async def test_a_dead_letter():
+FITS_NOT = ItemError("does not fit Order (/total: int_type)", path="/total", hint="mend the item")
+LETTERS = {  # the letter's file -> whether the projection keeps payloads
+    "dead-letter": False,
+    "dead-letter-payload": True,
+}
+
+
+@pytest.mark.parametrize("name", LETTERS)
+async def test_a_dead_letter(name):
     store, container = MemoryStore(clock=lambda: NOW), Container("db", "letters")
     await store.create_container(DeadLetters.description(container))
     times = iter([NOW - 60, NOW])
-    letters = DeadLetters(store, container, "by-status@1", clock=lambda: next(times))
+    letters = DeadLetters(store, container, "by-status@1", clock=lambda: next(times), payload=LETTERS[name])
     for _ in range(2):
-        await letters.park(order(), ItemError("does not fit Order (/total: int_type)", hint="mend the item"))
+        await letters.park([Failure(order(), FITS_NOT)])
     (page,) = [page async for page in store.query(container, "SELECT * FROM c", {})]
     (stored,) = page
-    assert text({name: value for name, value in stored.items() if not name.startswith("_")}) == text(
-        golden("dead-letter")
-    )
-    assert DeadLetter.from_stored(golden("dead-letter")) == DeadLetter(
+    assert text({name: value for name, value in stored.items() if not name.startswith("_")}) == text(golden(name))
+
+
+@pytest.mark.parametrize("name", LETTERS)
+def test_a_stored_dead_letter_is_read(name):
+    assert DeadLetter.from_stored(golden(name)) == DeadLetter(
         "by-status@1", IDENTITY, "ItemError", "does not fit Order (/total: int_type)", "mend the item",
-        VERSION.to_stored(), 2, NOW - 60, NOW,
+        VERSION.to_stored(), 2, NOW - 60, NOW, "/total", order().item if LETTERS[name] else None,
     )  # fmt: skip
+
+
+def test_a_dead_letter_of_the_first_release_is_read():
+    stored = {name: value for name, value in golden("dead-letter").items() if name != "path"}
+    assert DeadLetter.from_stored(stored).path is None
 
 
 # tallies
