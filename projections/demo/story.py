@@ -13,6 +13,7 @@ from projections.demo.arrivals import Change, Watch, changes, summary
 from projections.demo.rebuild import Comparison, compare
 from projections.example import catalog
 from projections.example.data import orders
+from projections.identity import Place
 from projections.keys import Key
 from projections.lookup import Lookup
 from projections.metering import Cost, measured
@@ -184,12 +185,19 @@ class _Stage:
         async def in_projection() -> int:
             return len((await lookup.entries(number)).entries)
 
+        [entry] = (await lookup.entries(number)).entries
+        place = Place(entry["id"], Key.of(number))
+
+        async def point_read() -> int:
+            return len(await self.store.read(self.layout.target(projection), [place]))
+
         async def followed() -> int:
             return len((await lookup.entries(number, source=True)).items or ())
 
         await self._ask("query over all partitions of the source", in_source)
         await self._ask("lookup in orders-by-id", in_projection)
         await self._ask("the same, followed to the source item", followed)
+        await self._ask("point read of that entry, by id and key", point_read)
         self.narrator.table(
             f"Finding order {number}",
             ("way", "request units", "calls", "found"),
