@@ -44,6 +44,8 @@ TOMBSTONE_SECONDS: Final = 7 * 24 * 3600
 """How long a placement record outlives its entries: longer than any redelivery."""
 LAG_SECONDS: Final = 0.1
 """How long a replica is given to catch up before what it says counts against what was seen elsewhere."""
+MAX_UNSETTLED: Final = 10_000
+"""Items remembered over failed calls; beyond that audit finds what was left."""
 NOTHING_WANTED: Final = Wanted()
 MAX_ROUNDS: Final = 30
 """Rounds before an item that others keep changing is left for a later call."""
@@ -79,7 +81,7 @@ class Attempt:
     lettered: bool = False  # a dead letter was written on the way
     retried: bool = False  # there is one from before
     known: bool = False  # ... of this very state, found by an audit
-    looked_older: bool = False
+    overtaken: bool = False  # something newer than the state was there
     audit: bool = False  # look at the places that the item has left, too
     outcome: Outcome | None = None  # the last one that changed something
     finished: bool = False
@@ -106,7 +108,7 @@ class Attempt:
         if self.error:
             return Result(self.identity, Outcome.PARKED, type(self.error).__name__, self.want.notes, self.known)
         outcome = self.outcome or (
-            Outcome.STALE if self.looked_older else Outcome.SKIPPED if self.want.skip else Outcome.UNCHANGED
+            Outcome.STALE if self.overtaken else Outcome.SKIPPED if self.want.skip else Outcome.UNCHANGED
         )
         return Result(self.identity, outcome, self.want.skip, self.want.notes)
 
@@ -138,6 +140,7 @@ class Writer:
         self._now = now
         self._monotonic = monotonic
         self._sleep = sleep
+        self._unsettled: dict[Identity, set[Place]] = {}  # what was put for items whose last call failed
 
     async def apply(
         self, states: Iterable[State], read_at: float | None = None, *, audit: bool = False, retried: bool = False
@@ -153,12 +156,16 @@ class Writer:
             FatalError: nothing can work until somebody mends the set-up.
         """
         read_at = self._monotonic() if read_at is None else read_at
-        attempts = [Attempt(state, read_at, audit=audit) for state in states]
+        attempts = [
+            Attempt(state, read_at, put=self._unsettled.pop(state.identity, set()), audit=audit) for state in states
+        ]
         for attempt in attempts:
             attempt.retried = retried
         try:
             await self._rounds(attempts)
         except TransientError as error:
+            self._unsettled = dict(list(self._unsettled.items())[-MAX_UNSETTLED:])
+            self._unsettled |= {a.identity: a.put for a in attempts if a.put and not a.finished}
             done = [attempt.result() for attempt in attempts if attempt.finished]
             raise UnfinishedError(error, done, [a.state for a in attempts if not a.finished]) from error
         return [attempt.result() for attempt in attempts]
@@ -223,7 +230,7 @@ class Writer:
         found = await self._store.read(self._places.target, places) if places else {}
         for place, stored in found.items():
             mark = stored.get(self._rules.reserved)
-            if isinstance(mark, Mapping):
+            if isinstance(mark, Mapping) and isinstance(mark.get("hash"), str):
                 places[place].stored[place] = Stored(Version.from_stored(mark), mark["hash"], stored["_etag"])
             else:
                 places[place].want = NOTHING_WANTED
@@ -262,9 +269,9 @@ class Writer:
         """Ask the source, after all else was read: its answer is at least as new. Returns those it confirms."""
         if any(doubt.looks_older or attempt.state.gone for attempt, doubt in doubtful.items()):
             await self._sleep(LAG_SECONDS)
-        for attempt, doubt in doubtful.items():
-            attempt.looked_older |= doubt.looks_older
         confirmed = await self._still_present(list(doubtful))
+        for attempt, doubt in doubtful.items():
+            attempt.overtaken |= doubt.looks_older and attempt not in confirmed
         for attempt in confirmed:
             attempt.confirmed = True
         return confirmed
@@ -321,6 +328,7 @@ class Writer:
         await self._place([(a, d.first, a.placement.etag if a.placement else None) for a, d in decided])
         decided = [(a, d) for a, d in decided if not a.failed]
         await self._put([(attempt, put) for attempt, decision in decided for put in decision.puts])
+        await self._look_at_empty_places([(a, d) for a, d in decided if not a.failed])
         decided = [(a, d) for a, d in decided if not a.failed]
         removes = [(attempt, remove) for attempt, decision in decided for remove in decision.removes]
         await self._write(
@@ -334,6 +342,21 @@ class Writer:
         await self._place([(a, d.last, a.placement.etag) for a, d in decided if d.last and a.placement])
         for attempt, decision in decided:
             attempt.outcome = _outcome(attempt, decision) or attempt.outcome
+
+    async def _look_at_empty_places(self, decided: list[tuple[Attempt, Rearrange]]) -> None:
+        """A place that is to be left and was found empty may have been filled before the record was written.
+
+        From the record on, whoever fills it is refused there or checks the source afterwards; until then nobody was.
+        """
+        empty = {
+            place: attempt
+            for attempt, decision in decided
+            if decision.last
+            for place in decision.first.entries
+            if place not in decision.last.entries and place not in attempt.stored
+        }
+        for place in await self._store.read(self._places.target, empty) if empty else ():
+            empty[place].failed = True
 
     async def _put(self, puts: list[tuple[Attempt, Put]]) -> None:
         writes = []
@@ -350,6 +373,7 @@ class Writer:
         writes = []
         for attempt, placement, etag in records:
             place = self._record(attempt.identity)
+            attempt.wrote = True  # what was decided on may be outdated, though no entry needed writing
             stored = placement_document(placement, str(place.key.values[0]), place.id, TOMBSTONE_SECONDS)
             writes.append((attempt, Write(place.key, Replace(stored, etag) if etag else Create(stored))))
         results = await self._write(self._places.state, writes)

@@ -278,7 +278,7 @@ class Track:
         return [pair for answer in self.answers for pair in answer.etags]
 
 
-PASSING = {"want", "placement", "stored", "confirmed", "failed", "looked_older", "outcome"}
+PASSING = {"want", "placement", "stored", "confirmed", "failed", "overtaken", "outcome"}
 """What an attempt has only for the present round, or only to tell afterwards."""
 
 

@@ -33,7 +33,10 @@ SLOW = [
     *(history for history in histories(2) if not first_letters(history)),
 ]
 PARKED = [History(tuple(names.split("-"))) for names in ("bad", "soft-bad", "gone-bad", "bad-soft", "bad-gone")]
-THREE = [History(tuple(names.split("-"))) for names in ("soft-xa-soft", "soft-xa-xb", "gone-soft-xa")]
+THREE = [
+    History(tuple(names.split("-")))
+    for names in ("soft-xa-soft", "soft-xa-xb", "gone-soft-xa", "xa-soft-xa", "gone-xa-gone")
+]
 
 
 @pytest.fixture(scope="module")
