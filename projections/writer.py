@@ -12,7 +12,7 @@ import random
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Any, Final
 
 from projections.batches import Write, write_all
 from projections.deadletters import DeadLetters, Failure
@@ -170,6 +170,14 @@ class Writer:
             raise UnfinishedError(error, done, [a.state for a in attempts if not a.finished]) from error
         return [attempt.result() for attempt in attempts]
 
+    def foresee(self, state: State) -> Result:
+        """What the declaration would make of an item in this state."""
+        attempt = Attempt(state, self._monotonic())
+        self._want([attempt])
+        if attempt.want.entries:
+            attempt.outcome = Outcome.WRITTEN
+        return attempt.result()
+
     async def _rounds(self, attempts: list[Attempt]) -> None:
         for number in range(MAX_ROUNDS):
             going = [attempt for attempt in attempts if not attempt.finished]
@@ -229,8 +237,8 @@ class Writer:
             attempt.stored = {}
         found = await self._store.read(self._places.target, places) if places else {}
         for place, stored in found.items():
-            mark = stored.get(self._rules.reserved)
-            if isinstance(mark, Mapping) and isinstance(mark.get("hash"), str):
+            mark = self._mark(stored)
+            if mark is not None:
                 places[place].stored[place] = Stored(Version.from_stored(mark), mark["hash"], stored["_etag"])
             else:
                 places[place].want = NOTHING_WANTED
@@ -238,6 +246,11 @@ class Writer:
                     f"the target has a document {place.id} that is not the projection's",
                     hint="give the projection a target of its own",
                 )
+
+    def _mark(self, stored: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """What an entry was made from; None for a document that is no entry."""
+        mark = stored.get(self._rules.reserved)
+        return mark if isinstance(mark, Mapping) and isinstance(mark.get("hash"), str) else None
 
     # what to do
 
@@ -355,8 +368,9 @@ class Writer:
             for place in decision.first.entries
             if place not in decision.last.entries and place not in attempt.stored
         }
-        for place in await self._store.read(self._places.target, empty) if empty else ():
-            empty[place].failed = True
+        found = await self._store.read(self._places.target, empty) if empty else {}
+        for place, stored in found.items():
+            empty[place].failed |= self._mark(stored) is not None
 
     async def _put(self, puts: list[tuple[Attempt, Put]]) -> None:
         writes = []
