@@ -126,6 +126,7 @@ class Projection(Declaration):
     ttl: Literal["mirror", "ignore"] = "mirror"  # expiring items: entries expire with them, or stay until verify
     parked: Literal["remove", "keep"] = "remove"  # what becomes of the entries of an item that is parked
     deadletter_payload: bool = False  # a dead letter holds the item itself, as it was when it was parked
+    alarm_after: int = Field(default=1_000, ge=0)  # items parked in a row before the projection stops; 0: never
     placement: Literal["tracked", "append_only"] = "tracked"
     placement_buckets: int = Field(default=16, ge=1, le=4096)  # permanent for a version
     strict: bool = True  # check the source after every write; only states that never flip back can do without

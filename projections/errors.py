@@ -39,6 +39,10 @@ class UnsafeError(ProjectionsError):
     """The set-up would lose or damage data, so the worker does not start."""
 
 
+class AlarmError(UnsafeError):
+    """So many items in a row cannot be projected that the catalog is likely to be wrong, not the data."""
+
+
 class LoadError(ProjectionsError):
     """The file cannot be loaded; nothing was written."""
 

@@ -9,10 +9,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from projections.deadletters import DeadLetters
+from projections.alarm import Alarm
+from projections.deadletters import DeadLetter, DeadLetters
 from projections.declare import Index
 from projections.entries import Rules, State
-from projections.errors import FatalError, TransientError, UnsafeError
+from projections.errors import AlarmError, FatalError, TransientError, UnsafeError
 from projections.feed import Checkpoint, Checkpoints, LostRangeError
 from projections.identity import Identity
 from projections.notices import Resolved, Resolver
@@ -39,6 +40,7 @@ class Engine:
         self.deadletters = DeadLetters(
             store, layout.deadletters, projection.full_name, payload=projection.deadletter_payload
         )
+        self.alarm = Alarm(store, layout.state, projection)
         self._store = store
         self._source = layout.source(projection)
         self._resolver = Resolver(
@@ -58,7 +60,9 @@ class Engine:
         Raises:
             MissingContainerError, UnsafeError: they are not.
         """
-        return Engine(store, layout, projection, await check(store, layout, projection))
+        engine = Engine(store, layout, projection, await check(store, layout, projection))
+        await engine.alarm.load()
+        return engine
 
     async def apply_page(self, items: Sequence[Document], read_at: float) -> list[Result]:
         """Apply a page of the latest-version feed, as read at this moment (monotonic seconds).
@@ -72,7 +76,28 @@ class Engine:
         """Apply the present states of the items of a page that was dealt with before, looking wider than live work."""
         identities = list(dict.fromkeys(state.identity for state in map(self._state, items)))
         read_at = time.monotonic()
-        return await self._writer.apply(await fresh(self._store, self._source, identities), read_at, audit=True)
+        states = await fresh(self._store, self._source, identities)
+        results = await self._writer.apply(states, read_at, audit=True)
+        await self.alarm.heed(results, time.time())
+        return results
+
+    async def retry(self, letters: Sequence[DeadLetter]) -> list[Result]:
+        """Apply the present states of items that are parked; those that still cannot be projected stay so.
+
+        No alarm is raised by it; one that was raised ends when an item has an entry again.
+        """
+        read_at = time.monotonic()
+        results = await self._writer.apply(await self._parked(letters), read_at, retried=True)
+        await self.alarm.heed([result for result in results if result.outcome is not Outcome.PARKED], time.time())
+        return results
+
+    async def foresee(self, letters: Sequence[DeadLetter]) -> list[Result]:
+        """What a retry would come to as far as the declaration has a say. Nothing is written."""
+        return [self._writer.foresee(state) for state in await self._parked(letters)]
+
+    async def _parked(self, letters: Sequence[DeadLetter]) -> list[State]:
+        notices = [State(letter.identity, Version.from_stored(letter.version), None) for letter in letters]
+        return await present(self._store, self._source, notices)
 
     def notice(self, item: Mapping[str, Any]) -> State:
         """What a payload of the Functions trigger tells: not even the identity can be trusted."""
@@ -101,6 +126,7 @@ class Engine:
                     "parked",
                     extra={"projection": self.projection.name, "item": str(result.identity), "reason": result.reason},
                 )
+        await self.alarm.heed(results, time.time())
         return results
 
 
@@ -127,6 +153,7 @@ class Worker:
         self._poll = poll_seconds
         self._on_progress = on_progress or (lambda _: None)
         self._stopping = asyncio.Event()
+        self.alarms: dict[str, AlarmError] = {}  # of projections that have stopped; the others go on
         self.progress = {projection.name: Progress(projection, Tally()) for projection in projections}
 
     def stop(self) -> None:
@@ -138,6 +165,7 @@ class Worker:
 
         Raises:
             UnsafeError, FatalError: the set-up does not allow it; every position stays at work that is done.
+            AlarmError: a projection stopped, for a catalog that is likely to be wrong, and the others are done.
         """
         engines = [await Engine.open(self._store, self._layout, projection) for projection in self._projections]
         readers = [reader for engine in engines for reader in await self._readers(engine, until_caught_up)]
@@ -149,6 +177,8 @@ class Worker:
         finally:
             self.stop()  # whoever fails takes the others along, each at the end of its page
             await asyncio.gather(*tasks, return_exceptions=True)
+        for alarm in self.alarms.values():
+            raise alarm
 
     async def _readers(self, engine: Engine, until_caught_up: bool) -> list[_RangeReader]:
         checkpoints = Checkpoints(self._store, self._layout.state, engine.projection.full_name)
@@ -166,7 +196,7 @@ class Worker:
 
         return [
             _RangeReader(self._store, self._layout, engine, checkpoints, checkpoint, self._page_size, self._poll,
-                         self._stopping, until_caught_up, report)
+                         self._stopping, until_caught_up, report, self.alarms)
             for checkpoint in loaded
         ]  # fmt: skip
 
@@ -185,10 +215,11 @@ class _RangeReader:
     stopping: asyncio.Event
     until_caught_up: bool
     report: Callable[[str, list[Result], bool], None]
+    alarms: dict[str, AlarmError]
 
     async def run(self) -> None:
         pause = self.poll[0]
-        while not self.stopping.is_set():
+        while not self.stopping.is_set() and self.engine.projection.name not in self.alarms:
             try:
                 found = await self._read_to_end()
             except TransientError as error:
@@ -196,6 +227,10 @@ class _RangeReader:
                 pause = self.poll[1]
                 await self._rest(max(pause, error.retry_after))
                 continue
+            except AlarmError as error:
+                if self.alarms.setdefault(self.engine.projection.name, error) is error:
+                    log.error("stopped by its alarm", extra={**self._context(), "reason": error.message})
+                return
             except (FatalError, UnsafeError) as error:
                 error.projection = error.projection or self.engine.projection.name
                 raise

@@ -178,6 +178,14 @@ class Writer:
             attempt.outcome = Outcome.WRITTEN
         return attempt.result()
 
+    def foresee(self, state: State) -> Result:
+        """What the declaration would make of an item in this state."""
+        attempt = Attempt(state, self._monotonic())
+        self._want([attempt])
+        if attempt.want.entries:
+            attempt.outcome = Outcome.WRITTEN
+        return attempt.result()
+
     async def _rounds(self, attempts: list[Attempt]) -> None:
         for number in range(MAX_ROUNDS):
             going = [attempt for attempt in attempts if not attempt.finished]

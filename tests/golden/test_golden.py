@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from projections.alarm import Raised
 from projections.deadletters import DeadLetter, DeadLetters, Failure
 from projections.entries import Entry, Rules, State, canonical, content_hash, document, wanted
 from projections.errors import ItemError
@@ -113,6 +114,15 @@ def test_a_stored_dead_letter_is_read(name):
 def test_a_dead_letter_of_the_first_release_is_read():
     stored = {name: value for name, value in golden("dead-letter").items() if name != "path"}
     assert DeadLetter.from_stored(stored).path is None
+
+
+# the alarm
+
+
+def test_an_alarm():
+    raised = Raised("ItemError", 1000, {"TooLargeError": 3, "ItemError": 500}, NOW)
+    assert text(raised.to_stored("by-status@1")) == text(golden("alarm"))
+    assert Raised.from_stored(golden("alarm")) == raised
 
 
 # tallies
