@@ -25,6 +25,7 @@ from projections.plan import (
     Confirm,
     Decision,
     Facts,
+    Nothing,
     Placement,
     Put,
     Rearrange,
@@ -178,14 +179,6 @@ class Writer:
             attempt.outcome = Outcome.WRITTEN
         return attempt.result()
 
-    def foresee(self, state: State) -> Result:
-        """What the declaration would make of an item in this state."""
-        attempt = Attempt(state, self._monotonic())
-        self._want([attempt])
-        if attempt.want.entries:
-            attempt.outcome = Outcome.WRITTEN
-        return attempt.result()
-
     async def _rounds(self, attempts: list[Attempt]) -> None:
         for number in range(MAX_ROUNDS):
             going = [attempt for attempt in attempts if not attempt.finished]
@@ -204,6 +197,10 @@ class Writer:
         await self._read_placements(attempts)
         await self._read_entries(attempts)
         decided = await self._decide(attempts)
+        settled = {a for a, d in decided if isinstance(d, Nothing) and not a.error}
+        if settled:  # first: a busy place of another item must not keep these from being done
+            await self._finish(list(settled))
+        decided = [(a, d) for a, d in decided if a not in settled]
         await self._park([attempt for attempt, _ in decided if attempt.error])
         await self._rewrite([(a, d) for a, d in decided if isinstance(d, Rewrite)])
         await self._rearrange([(a, d) for a, d in decided if isinstance(d, Rearrange)])

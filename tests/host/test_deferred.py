@@ -185,5 +185,5 @@ async def test_deferring_that_is_refused_is_trouble(shop: Shop) -> None:
             raise WriteError(0, PartitionFullError())
 
     shop.before = full
-    with pytest.raises(TransientError, match="'o1' of .* cannot be deferred: The logical partition is full"):
+    with pytest.raises(TransientError, match=r"'o1' of .* cannot be deferred: The logical partition is full"):
         await shop.deferred.defer(Pending([notice]), "busy")
