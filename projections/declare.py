@@ -111,8 +111,8 @@ class SoftDelete(Declaration):
     path: PathField
     equals: tuple[str | int | float | bool | None, ...] = Field(default=(True,), min_length=1)
 
-    def __init__(self, path: str, **fields: Any) -> None:
-        super().__init__(path=path, **fields)
+    def __init__(self, path: str | None = None, **fields: Any) -> None:
+        super().__init__(**(fields if path is None else {"path": path, **fields}))
 
 
 class Projection(Declaration):
@@ -126,10 +126,11 @@ class Projection(Declaration):
     ttl: Literal["mirror", "ignore"] = "mirror"  # expiring items: entries expire with them, or stay until verify
     parked: Literal["remove", "keep"] = "remove"  # what becomes of the entries of an item that is parked
     deadletter_payload: bool = False  # a dead letter holds the item itself, as it was when it was parked
+    ru_per_second: float | None = Field(default=None, gt=0)  # request units that its work may use; None: no cap
     alarm_after: int = Field(default=1_000, ge=0)  # items parked in a row before the projection stops; 0: never
     placement: Literal["tracked", "append_only"] = "tracked"
     placement_buckets: int = Field(default=16, ge=1, le=4096)  # permanent for a version
-    strict: bool = True  # check the source after every write; only states that never flip back can do without
+    strict: bool = True  # look at the source again after writing; without, a second worker can leave faults to audit
 
     @property
     def full_name(self) -> str:

@@ -17,6 +17,7 @@ from projections.errors import ThrottledError
 from projections.identity import Place
 from projections.keys import Key
 from projections.metering import Cost, measured
+from projections.patience import PatientStore
 from projections.store import Container, Description, Document, FeedRange, Operation, Page, Start, Store
 
 BURST_SECONDS: Final = 0.25
@@ -100,6 +101,16 @@ class PacedStore:
         self._store = store
         self._concurrency = concurrency
         self._allowance = allowance
+
+    @staticmethod
+    def below(store: Store, *, request_units: float | None = None, most: int = MOST) -> Store:
+        """The store, keeping to a pace of its own: below the patience of one that is patient, so that waiting for a
+        busy store takes no place, and every complaint is heard.
+        """
+        concurrency, allowance = Concurrency(most), Allowance(request_units)
+        if isinstance(store, PatientStore):
+            return store.over(lambda inner: PacedStore(inner, concurrency, allowance))
+        return PacedStore(store, concurrency, allowance)
 
     @asynccontextmanager
     async def _call(self) -> AsyncIterator[None]:

@@ -29,6 +29,10 @@ class PatientStore:
         self._store = store
         self._seconds = seconds
 
+    def over(self, change: Callable[[Store], Store]) -> PatientStore:
+        """As patient as this one, over another store made from the one below."""
+        return PatientStore(change(self._store), self._seconds)
+
     async def _try(self, call: Callable[[], Awaitable[T]]) -> T:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._seconds

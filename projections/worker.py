@@ -18,6 +18,7 @@ from projections.feed import Checkpoint, Checkpoints, LostRangeError
 from projections.identity import Identity
 from projections.notices import Resolved, Resolver
 from projections.outcomes import Outcome, Result, Tally
+from projections.pace import PacedStore
 from projections.provision import Layout, check
 from projections.states import fresh, present
 from projections.store import Document, Page, Store
@@ -36,6 +37,7 @@ class Engine:
     """One projection at work: from changes to entries. The pull worker and the Functions trigger share it."""
 
     def __init__(self, store: Store, layout: Layout, projection: Index, source_ttl: int | None) -> None:
+        store = PacedStore.below(store, request_units=projection.ru_per_second)
         self.projection = projection
         self.deadletters = DeadLetters(
             store, layout.deadletters, projection.full_name, payload=projection.deadletter_payload
