@@ -78,7 +78,7 @@ class Counts:
     largest: int = 0  # documents in one call
 
 
-@dataclass
+@dataclass(eq=False)
 class Host:
     """One instance. `start` makes a process of the app; `leases` are shared with all other instances."""
 
