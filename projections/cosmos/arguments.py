@@ -1,0 +1,48 @@
+"""Keys, operations, feed scopes and throughput, as the SDK takes them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from azure.cosmos import ThroughputProperties
+from azure.cosmos.partition_key import NonePartitionKeyValue, NullPartitionKeyValue
+
+from projections.declare import Throughput
+from projections.keys import Key, Undefined
+from projections.store import Create, Delete, FeedRange, Operation, Replace, Start, Upsert
+
+
+def feed_scope(feed_range: FeedRange, since: str | Start) -> dict[str, Any]:
+    if isinstance(since, str):
+        return {"continuation": since}
+    bounds = {"min": feed_range.low, "max": feed_range.high, "isMinInclusive": True, "isMaxInclusive": False}
+    # facts.md 17: a token from a start time cannot be resumed, so a feed starts at its beginning or now
+    return {"feed_range": {"Range": bounds}, "start_time": "Now" if since.now else "Beginning"}
+
+
+def argument(key: Key, levels: int = 1) -> Any:
+    """A key as the SDK takes it; for queries also the prefix of a key of so many levels."""
+    if max(levels, len(key.values)) > 1:
+        return [{} if isinstance(value, Undefined) else value for value in key.values]
+    (value,) = key.values
+    if isinstance(value, Undefined):
+        return NonePartitionKeyValue
+    return NullPartitionKeyValue if value is None else value
+
+
+def batched(operation: Operation) -> tuple[Any, ...]:
+    match operation:
+        case Create(document):
+            return ("create", (document,))
+        case Upsert(document):
+            return ("upsert", (document,))
+        case Replace(document, etag):
+            return ("replace", (document["id"], document), {"if_match_etag": etag})
+        case Delete(id_, etag):
+            return ("delete", (id_,), {"if_match_etag": etag})
+
+
+def offer(throughput: Throughput) -> Any:
+    if throughput.autoscale is not None:
+        return ThroughputProperties(auto_scale_max_throughput=throughput.autoscale)
+    return throughput.manual

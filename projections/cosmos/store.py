@@ -1,0 +1,226 @@
+"""The store on an account or an emulator, through azure-cosmos."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from typing import Any, Final, cast
+
+from aiohttp import ClientError
+from azure.core import MatchConditions
+from azure.core.exceptions import AzureError
+from azure.cosmos import PartitionKey
+from azure.cosmos.aio import ContainerProxy, CosmosClient
+from azure.cosmos.exceptions import (
+    CosmosBatchOperationError,
+    CosmosResourceExistsError,
+    CosmosResourceNotFoundError,
+)
+
+from projections.cosmos.arguments import argument, batched, feed_scope, offer
+from projections.cosmos.errors import calling, refused, translate
+from projections.errors import MissingContainerError
+from projections.identity import Place
+from projections.keys import Key, Undefined, at, parse_path
+from projections.store import (
+    Container,
+    Create,
+    Delete,
+    Description,
+    Document,
+    FeedRange,
+    Operation,
+    Page,
+    Replace,
+    Start,
+    Upsert,
+)
+
+AWKWARD: Final = re.compile(r"[/\\?#%\t\r\n]|\s$")
+"""Ids that other clients can store, but that do not survive in an address (case 7)."""
+
+
+class CosmosStore:
+    """A store on an account or an emulator. Made by `connect`."""
+
+    def __init__(self, client: CosmosClient, credential: Any = None) -> None:
+        self._client = client
+        self._credential = credential
+        self._known: dict[Container, tuple[ContainerProxy, tuple[str, ...]]] = {}
+        self._opening = asyncio.Lock()
+
+    async def close(self) -> None:
+        await self._client.close()
+        if self._credential is not None:
+            await self._credential.close()
+
+    async def _open(self, container: Container) -> tuple[ContainerProxy, tuple[str, ...]]:
+        """The container, known to exist, and its key paths: from here on a 404 is about a document."""
+        known = self._known.get(container)
+        if known is None:
+            async with self._opening:
+                description = await self.describe(container)
+                if description is None:
+                    raise MissingContainerError(
+                        f"there is no container {container}", hint="create it with `projections init`"
+                    )
+                known = (self._proxy(container), description.key_paths)
+                self._known[container] = known
+        return known
+
+    def _proxy(self, container: Container) -> ContainerProxy:
+        return self._client.get_database_client(container.database).get_container_client(container.name)
+
+    # documents
+
+    async def read(self, container: Container, places: Collection[Place]) -> dict[Place, Document]:
+        proxy, paths = await self._open(container)
+        plain = [place for place in places if _is_plain(place)]
+        odd = [place for place in places if place not in set(plain)] if len(plain) < len(places) else []
+        documents = list(await calling(proxy.read_items([(p.id, argument(p.key)) for p in plain]))) if plain else []
+        documents += [found for place in odd if (found := await self._read_one(container, proxy, place)) is not None]
+        # facts.md 24: the SDK leaves out what is missing and orders by id alone
+        names = [parse_path(path) for path in paths]
+        at_place: dict[Place, Document] = {
+            Place(doc["id"], Key.of(*(at(doc, name) for name in names))): dict(doc) for doc in documents
+        }
+        return {place: at_place[place] for place in places if place in at_place}
+
+    async def _read_one(self, container: Container, proxy: ContainerProxy, place: Place) -> Document | None:
+        """The SDK's bulk read takes 1 for true and null for a missing level, so keys with those are read singly."""
+        if AWKWARD.search(place.id):
+            pages = self.query(container, "SELECT * FROM c WHERE c.id = @id", {"@id": place.id}, place.key)
+            return next(iter([document async for page in pages for document in page]), None)
+        try:
+            return dict(await proxy.read_item(place.id, partition_key=argument(place.key)))
+        except CosmosResourceNotFoundError as error:
+            if error.sub_status not in (0, None):
+                raise translate(error) from error
+            return None
+        except (AzureError, ClientError, OSError) as error:
+            raise translate(error) from error
+
+    async def write(self, container: Container, key: Key, operations: Sequence[Operation]) -> list[str | None]:
+        proxy, _ = await self._open(container)
+        # the SDK sends null for a missing level of a hierarchical key; in a batch the key is ours to say
+        partial_key = len(key.values) > 1 and any(isinstance(v, Undefined) for v in key.values)
+        try:
+            if len(operations) == 1 and not partial_key:
+                return [await self._write_one(proxy, key, operations[0])]
+            results = await proxy.execute_item_batch([batched(o) for o in operations], partition_key=argument(key))
+            return [result.get("eTag") for result in results]
+        except CosmosBatchOperationError as error:
+            raise refused(translate(error), error.error_index or 0) from error
+        except (AzureError, ClientError, OSError) as error:
+            raise refused(translate(error), 0) from error
+
+    async def _write_one(self, proxy: ContainerProxy, key: Key, operation: Operation) -> str | None:
+        match operation:
+            case Create(document):
+                answer = await proxy.create_item(document, no_response=True)
+            case Upsert(document):
+                answer = await proxy.upsert_item(document, no_response=True)
+            case Replace(document, etag):
+                answer = await proxy.replace_item(
+                    document["id"], document, no_response=True, etag=etag, match_condition=MatchConditions.IfNotModified
+                )
+            case Delete(id_, etag):
+                await proxy.delete_item(
+                    id_, partition_key=argument(key), etag=etag, match_condition=MatchConditions.IfNotModified
+                )
+                return None
+        return cast(str, answer.get_response_headers()["etag"])
+
+    async def query(
+        self, container: Container, text: str, parameters: Mapping[str, Any], key: Key | None = None
+    ) -> AsyncIterator[list[Any]]:
+        proxy, paths = await self._open(container)
+        scope = {"partition_key": argument(key, len(paths))} if key is not None else {}
+        given = [{"name": name, "value": value} for name, value in parameters.items()]
+        pages = aiter(proxy.query_items(text, parameters=given, **scope).by_page())
+        while True:
+            try:
+                page = [item async for item in await calling(anext(pages))]
+            except StopAsyncIteration:
+                return
+            yield page
+
+    # the feed
+
+    async def feed_ranges(self, container: Container) -> list[FeedRange]:
+        proxy, _ = await self._open(container)
+        found = await calling(_list(proxy.read_feed_ranges()))
+        return sorted((FeedRange(r["Range"]["min"], r["Range"]["max"]) for r in found), key=lambda r: r.low)
+
+    async def changes(
+        self, container: Container, feed_range: FeedRange, since: str | Start, page_size: int
+    ) -> AsyncIterator[Page]:
+        proxy, _ = await self._open(container)
+        # facts.md 19, 20: the pager's own token may be another reader's, and an idle read has no page to carry one.
+        # The headers handed to the hook get the right one, after the page.
+        headers: dict[str, Any] = {}
+        pages = aiter(
+            proxy.query_items_change_feed(
+                max_item_count=page_size,
+                response_hook=lambda given, _: headers.update(latest=given),
+                **feed_scope(feed_range, since),
+            ).by_page()
+        )
+        while True:
+            try:
+                page = await calling(anext(pages))
+            except StopAsyncIteration:
+                yield Page((), headers["latest"]["etag"])
+                return
+            items = [dict(item) async for item in page]
+            yield Page(items, headers["latest"]["etag"])
+
+    # containers
+
+    async def describe(self, container: Container) -> Description | None:
+        try:
+            found = await self._proxy(container).read()
+        except CosmosResourceNotFoundError:
+            return None
+        except (AzureError, ClientError, OSError) as error:
+            raise translate(error) from error
+        return Description(
+            container,
+            tuple(found["partitionKey"]["paths"]),
+            found.get("defaultTtl"),
+            found.get("indexingPolicy"),
+            tuple(tuple(k["paths"]) for k in found.get("uniqueKeyPolicy", {}).get("uniqueKeys", ())),
+        )
+
+    async def create_container(self, wanted: Description) -> bool:
+        if await self.describe(wanted.container):
+            return False
+        database = await calling(self._client.create_database_if_not_exists(wanted.container.database))
+        paths = list(wanted.key_paths)
+        key = PartitionKey(paths, kind="MultiHash") if len(paths) > 1 else PartitionKey(paths[0])
+        options: dict[str, Any] = {
+            "default_ttl": wanted.default_ttl,
+            "indexing_policy": wanted.indexing,
+            "unique_key_policy": {"uniqueKeys": [{"paths": list(p)} for p in wanted.unique_keys]}
+            if wanted.unique_keys
+            else None,
+            "offer_throughput": offer(wanted.throughput),
+        }
+        try:
+            await database.create_container(
+                wanted.container.name, key, **{name: value for name, value in options.items() if value is not None}
+            )
+        except CosmosResourceExistsError:
+            return False
+        except (AzureError, ClientError, OSError) as error:
+            raise translate(error) from error
+        return True
+
+
+def _is_plain(place: Place) -> bool:
+    return all(type(v) in (str, int, float) for v in place.key.values) and not AWKWARD.search(place.id)
+
+
+async def _list(pages: Any) -> list[Any]:
+    return [item async for item in pages] if hasattr(pages, "__aiter__") else list(await pages)
