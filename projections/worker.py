@@ -101,10 +101,6 @@ class Engine:
         notices = [State(letter.identity, Version.from_stored(letter.version), None) for letter in letters]
         return await present(self._store, self._source, notices)
 
-    def notice(self, item: Mapping[str, Any]) -> State:
-        """What a payload of the Functions trigger tells: not even the identity can be trusted."""
-        return self._state(item)
-
     async def resolve(self, notices: Sequence[State]) -> Resolved:
         """The true identities of the items of which notices tell; each notice's item has its `_rid`."""
         return await self._resolver.resolve(notices)
