@@ -31,6 +31,7 @@ from projections.writer import UnfinishedError
 
 log = logging.getLogger("projections")
 
+PAGE_SIZE: Final = 200
 WRITES_AT_ONCE: Final = 4
 TRIES: Final = 10
 """Before deferrals that others keep changing count as trouble."""
@@ -184,8 +185,8 @@ class Deferred:
     async def pages(self) -> AsyncIterator[list[Deferral]]:
         """All that is deferred."""
         async for page in self._store.query(self._container, "SELECT * FROM c", {}, self._key):
-            if page:
-                yield [Deferral.from_stored(document) for document in page]
+            for start in range(0, len(page), PAGE_SIZE):
+                yield [Deferral.from_stored(document) for document in page[start : start + PAGE_SIZE]]
 
     async def remove(self, deferrals: Sequence[Deferral]) -> None:
         """Take deferrals away; one that has been deferred anew meanwhile stays."""

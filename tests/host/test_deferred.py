@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,12 @@ import pytest
 from projections.declare import Catalog, Index
 from projections.deferred import Deferral, Deferred, Drain, Pending
 from projections.entries import State
-from projections.errors import PartitionFullError, TransientError
+from projections.errors import PartitionFullError, ThrottledError, TransientError
 from projections.identity import Identity
 from projections.keys import Key
 from projections.memory import MemoryStore
 from projections.provision import Layout, initialise
-from projections.store import Container, Upsert, WriteError
+from projections.store import Container, Operation, Upsert, WriteError
 from projections.version import Version
 from projections.worker import Engine
 from tests.converged import assert_converged, documents
@@ -28,13 +29,26 @@ PROJECTION: Index = LAYOUT.catalog.projections[0]
 DATE = "2023-07-04T12:00:00Z"
 
 
+class Partitions(MemoryStore):
+    """Of which one may be hot: nothing can be written there."""
+
+    hot: str | None = None
+    refused = 0
+
+    async def write(self, container: Container, key: Key, operations: Sequence[Operation]) -> list[str | None]:
+        if key == Key.of(self.hot):
+            self.refused += 1
+            raise ThrottledError("busy (429)")
+        return await super().write(container, key, operations)
+
+
 class Shop:
     """Orders in memory, and what is deferred of them; `before` is awaited with every call."""
 
     def __init__(self) -> None:
         self.before: Callable[[str, Container], Awaitable[None]] | None = None
-        self.store = MemoryStore(before=self._before)
-        self.times = iter(range(NOW, NOW + 1000, 60))
+        self.store = Partitions(before=self._before)
+        self.times = itertools.count(NOW, 60)
         self.deferred = Deferred(self.store, LAYOUT.deadletters, PROJECTION.full_name, lambda: next(self.times))
 
     async def _before(self, name: str, container: Container) -> None:
@@ -169,6 +183,45 @@ async def test_a_busy_store_is_left_in_peace(shop: Shop) -> None:
     assert len(await shop.all()) == 5
     shop.before = None
     assert (await drain.run()).tally.outcomes == {"written": 5}
+
+
+async def test_what_is_stuck_keeps_nobody_else(shop: Shop) -> None:
+    stuck = [await shop.put(f"a{n}", status="stuck") for n in range(150)]
+    await shop.deferred.defer(Pending(stuck + [await shop.put(f"b{n}") for n in range(150)]), "busy")
+    shop.store.hot = "stuck"
+
+    report = await (await shop.drain()).run()
+    assert (report.finished, report.reason) == (False, "busy (429)")
+    again = await (await shop.drain()).run()  # what was written beside something stuck is now found done
+    assert {deferral.identity.id[0] for deferral in await shop.all()} == {"a"}
+    assert again.tally.outcomes["unchanged"] + report.tally.total == 150
+
+
+async def test_after_two_fruitless_pages_it_leaves_the_store_in_peace(shop: Shop) -> None:
+    await shop.deferred.defer(Pending([await shop.put(f"a{n}", status="stuck") for n in range(900)]), "busy")
+    shop.store.hot = "stuck"
+    report = await (await shop.drain()).run()
+    assert not report.finished
+    assert shop.store.refused == 2 * 2  # batches of 100
+    assert len(await shop.all()) == 900
+
+
+async def test_what_was_found_out_is_deferred_under_its_true_identity(shop: Shop) -> None:
+    """Of two that were in doubt, one cannot be done even now that it is known who it is."""
+    stuck = await shop.put("2023-07-04T12:00:01Z", status="stuck", _rid="2023-07-04T12:00:01Z")
+    good = await shop.put(DATE, _rid=DATE)
+    await shop.deferred.defer(Pending([stuck, good]), "busy")
+    assert all(deferral.rid for deferral in await shop.all())
+    shop.store.hot = "stuck"
+
+    await (await shop.drain()).run()
+    await (await shop.drain()).run()
+    (left,) = await shop.all()
+    assert (left.identity, left.rid) == (stuck.identity, None)
+    shop.store.hot = None
+    await (await shop.drain()).run()
+    assert await shop.all() == []
+    await assert_converged(shop.store, LAYOUT)
 
 
 async def test_it_stops_when_it_is_told(shop: Shop) -> None:
