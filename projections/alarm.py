@@ -57,6 +57,10 @@ class Raised:
     before: Mapping[str, int]  # the counts before the page that raised it
     at: int  # epoch seconds
 
+    def to_json(self) -> dict[str, Any]:
+        """For programs."""
+        return {"error": self.error, "items": self.items, "at": self.at}
+
     def to_stored(self, projection: str) -> Document:
         # stored; change with a version
         return {

@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import Final
 
+from projections.declare import Projection
 from projections.feed import Checkpoint, Checkpoints
 from projections.outcomes import Outcome, Result, Tally
 from projections.provision import Layout
@@ -27,6 +28,11 @@ BEHIND_SECONDS: Final = 300.0
 PAGE_SIZE: Final = 200
 
 AS_IT_SHOULD_BE: Final = frozenset({Outcome.UNCHANGED, Outcome.SKIPPED, Outcome.STALE, Outcome.PARKED})
+
+
+def audit_name(projection: Projection) -> str:
+    """Under which its checkpoints are stored."""
+    return f"{projection.full_name} audit"
 
 
 @dataclass
@@ -58,7 +64,7 @@ class Audit:
         self._store = store
         self._engine = engine
         self._source = layout.source(engine.projection)
-        self._checkpoints = Checkpoints(store, layout.state, f"{engine.projection.full_name} audit")
+        self._checkpoints = Checkpoints(store, layout.state, audit_name(engine.projection))
         self._behind = behind
         self._page_size = page_size
         self._now = now

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping
+import os
+import sys
+import time
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, Literal
 
+from projections.alarm import Alarm
+from projections.audit import audit_name
 from projections.cosmos import connect
+from projections.deadletters import DeadLetters
 from projections.declare import Catalog, Index
-from projections.errors import ProjectionsError, UnsafeError
-from projections.provision import STATE_KEY_PATH, Layout, target_problems
+from projections.errors import MissingContainerError, ProjectionsError, UnsafeError
+from projections.feed import Checkpoints
+from projections.hosting import functions_findings, leases_findings
+from projections.provision import STATE_KEY_PATH, Layout, check, target_problems
 from projections.settings import Settings
 from projections.store import Container, Description, Store
 
@@ -45,11 +54,21 @@ async def examine(environment: Mapping[str, str] | None = None) -> AsyncIterator
         return
     for finding in examine_catalog(catalog, settings.catalog):
         yield finding
+    layout = Layout(catalog, settings.database)
+    folders = list(app_folders(settings))
+    for folder in folders:
+        for finding in examine_app(folder, layout, environment):
+            yield finding
     try:
         async with connect(settings) as store:
             yield Finding("ok", "account", f"{settings.endpoint} answers")
-            async for finding in examine_containers(store, Layout(catalog, settings.database)):
+            async for finding in examine_containers(store, layout):
                 yield finding
+            async for finding in examine_work(store, layout):
+                yield finding
+            if folders and await store.describe(layout.leases):
+                for finding in _unsafe(f"leases {layout.leases}", await leases_findings(store, layout)):
+                    yield finding
     except ProjectionsError as error:
         yield _failed("account", error)
 
@@ -77,6 +96,69 @@ def _reserved(catalog: Catalog, projection: Index) -> Iterator[Finding]:
             "error", f"projection {projection.name}", f"it uses {catalog.reserved}, which marks entries: items that "
             "have it are parked", "choose another Catalog(reserved=...)",
         )  # fmt: skip
+
+
+def app_folders(settings: Settings) -> Iterator[Path]:
+    """Where there is a Functions app: the folder one is in, and the catalog's, each once."""
+    module = sys.modules.get(settings.catalog.partition(":")[0])
+    beside = Path(module.__file__).parent if module and module.__file__ else None
+    for folder in dict.fromkeys(path.resolve() for path in (Path.cwd(), beside) if path):
+        if (folder / "host.json").exists():
+            yield folder
+
+
+def examine_app(folder: Path, layout: Layout, environment: Mapping[str, str] | None = None) -> Iterator[Finding]:
+    """What the Functions app in a folder would refuse at its start."""
+    subject = f"app {folder}"
+    problems = functions_findings(folder, layout, os.environ if environment is None else environment)
+    yield from _unsafe(subject, problems)
+    if not problems:
+        yield Finding("ok", subject, "host.json and triggers are safe")
+
+
+async def examine_work(store: Store, layout: Layout) -> AsyncIterator[Finding]:
+    """What is stored of work so far, and whether each projection may start: the very checks of the worker."""
+    for projection in layout.catalog:
+        try:
+            problems = [finding async for finding in _start(store, layout, projection)]
+        except MissingContainerError:
+            continue  # already found
+        for finding in problems or [Finding("ok", f"projection {projection.name}", "may start")]:
+            yield finding
+        async for finding in _parked(store, layout, projection):
+            yield finding
+
+
+async def _start(store: Store, layout: Layout, projection: Index) -> AsyncIterator[Finding]:
+    subject = f"projection {projection.name}"
+    try:
+        await check(store, layout, projection)
+        for name in (projection.full_name, audit_name(projection)):
+            await Checkpoints(store, layout.state, name).load([])
+    except UnsafeError as error:
+        yield Finding("error", subject, f"will not start: {error.message}", error.hint)
+    raised = await Alarm(store, layout.state, projection).raised()
+    if raised:
+        yield Finding(
+            "error", subject, f"stopped by its alarm: {raised.items:,} items in a row could not be projected "
+            f"({raised.error})", "mend the catalog, then run it again or retry its dead letters; or raise alarm_after",
+        )  # fmt: skip
+
+
+async def _parked(store: Store, layout: Layout, projection: Index) -> AsyncIterator[Finding]:
+    letters = DeadLetters(store, layout.deadletters, projection.full_name)
+    count, oldest = await letters.count(), await letters.oldest()
+    if count and oldest is not None:
+        days = (time.time() - oldest) / 86_400
+        yield Finding(
+            "warning", f"dead letters of {projection.name}", f"{count:,} parked, the oldest {days:.1f} days ago",
+            f"see `projections deadletters list {projection.name}`; mend, then `projections deadletters retry`",
+        )  # fmt: skip
+
+
+def _unsafe(subject: str, problems: Iterable[UnsafeError]) -> Iterator[Finding]:
+    for problem in problems:
+        yield Finding("error", subject, problem.message, problem.hint)
 
 
 async def examine_containers(store: Store, layout: Layout) -> AsyncIterator[Finding]:

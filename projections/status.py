@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from projections.alarm import Alarm, Raised
+from projections.audit import AS_IT_SHOULD_BE, audit_name
 from projections.deadletters import DeadLetters
 from projections.declare import Index
 from projections.feed import Checkpoint, Checkpoints
@@ -20,7 +22,21 @@ class Health(StrEnum):
     OK = "ok"  # nothing is pending
     BEHIND = "behind"
     NOT_STARTED = "not started"  # no position is stored yet
+    ALARM = "alarm"  # stopped: everything was being parked
     MISSING = "missing"  # a container is not there
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditStatus:
+    """How far the audit of a projection is, and what it has found so far."""
+
+    lag: float  # seconds since the oldest change was made that it has not looked at; 0 when there is none
+    examined: int
+    repaired: int
+
+    def to_json(self) -> dict[str, Any]:
+        """For programs."""
+        return {"lagSeconds": self.lag, "examined": self.examined, "repaired": self.repaired}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +54,9 @@ class Status:
     gap: str | None = None  # changes pending: "0", or ">=n" where only the first of each range is known
     lag: float | None = None  # seconds since the oldest pending change was made; 0 when there is none
     deadletters: int | None = None
+    oldest_deadletter: float | None = None  # seconds since the first of these items was parked
+    alarm: Raised | None = None
+    audit: AuditStatus | None = None  # None: none has run yet
     tally: Tally = field(default_factory=Tally)  # of all work before the checkpoints
 
     def to_json(self) -> dict[str, Any]:
@@ -53,12 +72,18 @@ class Status:
             "gap": self.gap,
             "lagSeconds": self.lag,
             "deadLetters": self.deadletters,
+            "oldestDeadLetterSeconds": self.oldest_deadletter,
+            "alarm": {"error": self.alarm.error, "items": self.alarm.items, "at": self.alarm.at}
+            if self.alarm
+            else None,
+            "audit": self.audit.to_json() if self.audit else None,
             **self.tally.to_stored(),
         }
 
 
 async def status(store: Store, layout: Layout, projection: Index, *, now: float | None = None) -> Status:
     """How a projection stands at a time (epoch seconds; the present when None)."""
+    now = time.time() if now is None else now
     source, target = layout.source(projection), layout.target(projection)
     needed = (source, target, layout.state, layout.deadletters)
     missing = tuple([container for container in needed if await store.describe(container) is None])
@@ -66,7 +91,9 @@ async def status(store: Store, layout: Layout, projection: Index, *, now: float 
     stored = (
         await Checkpoints(store, layout.state, projection.full_name).load([]) if layout.state not in missing else []
     )
-    pending = await _pending(store, source, stored, time.time() if now is None else now) if not missing else []
+    pending = await _pending(store, source, stored, now) if not missing else []
+    alarm = await Alarm(store, layout.state, projection).raised() if layout.state not in missing else None
+    oldest = await deadletters.oldest() if layout.deadletters not in missing else None
     tally = Tally()
     for checkpoint in stored:
         tally.merge(checkpoint.tally)
@@ -74,7 +101,7 @@ async def status(store: Store, layout: Layout, projection: Index, *, now: float 
         projection=projection.name,
         version=projection.version,
         target=target,
-        health=_health(missing, stored, pending),
+        health=_health(missing, alarm, stored, pending),
         missing=missing,
         entries=await _count(store, target) if target not in missing else None,
         ranges=len(stored),
@@ -82,16 +109,35 @@ async def status(store: Store, layout: Layout, projection: Index, *, now: float 
         gap=None if missing or not stored else f">={len(pending)}" if pending else "0",
         lag=None if missing or not stored else max(pending, default=0.0),
         deadletters=await deadletters.count() if layout.deadletters not in missing else None,
+        oldest_deadletter=None if oldest is None else max(0.0, now - oldest),
+        alarm=alarm,
+        audit=await _audit(store, layout, projection, now) if not missing else None,
         tally=tally,
     )
 
 
-def _health(missing: tuple[Container, ...], stored: list[Checkpoint], pending: list[float]) -> Health:
+def _health(
+    missing: tuple[Container, ...], alarm: Raised | None, stored: list[Checkpoint], pending: list[float]
+) -> Health:
     if missing:
         return Health.MISSING
+    if alarm:
+        return Health.ALARM
     if not stored:
         return Health.NOT_STARTED
     return Health.BEHIND if pending else Health.OK
+
+
+async def _audit(store: Store, layout: Layout, projection: Index, now: float) -> AuditStatus | None:
+    checkpoints = await Checkpoints(store, layout.state, audit_name(projection)).load([])
+    if not checkpoints:
+        return None
+    tally = Tally()
+    for checkpoint in checkpoints:
+        tally.merge(checkpoint.tally)
+    good = sum(tally.outcomes[outcome.value] for outcome in AS_IT_SHOULD_BE)
+    pending = await _pending(store, layout.source(projection), checkpoints, now)
+    return AuditStatus(lag=max(pending, default=0.0), examined=tally.total, repaired=tally.total - good)
 
 
 async def _pending(store: Store, source: Container, checkpoints: list[Checkpoint], now: float) -> list[float]:

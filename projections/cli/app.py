@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import typer
 
-from projections.cli import containers, health, reading, running, trying
+from projections.cli import auditing, containers, health, reading, running, trying
+from projections.cli.deadletters import deadletters
 from projections.cli.session import FAILED, GOOD
 
 app = typer.Typer(
@@ -24,11 +25,13 @@ for command in (
     containers.init,
     containers.load,
     running.run,
+    auditing.audit,
     reading.lookup,
     health.status,
     health.doctor,
 ):
     app.command()(command)
+app.add_typer(deadletters)
 
 
 def main() -> int:

@@ -10,6 +10,7 @@ import typer
 from rich.live import Live
 
 from projections.cli.console import emit, out, table
+from projections.cli.durations import ago
 from projections.cli.session import FOUND_WRONG, GOOD, AsJson, Session, complete, opened
 from projections.doctor import Finding, examine
 from projections.provision import Layout
@@ -25,12 +26,14 @@ def status(
     max_lag: Annotated[float | None, typer.Option("--max-lag", help="Seconds of lag that are still good.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show how each projection stands: entries, gap, lag, dead letters, and the outcomes of all its work.
+    """Show how each projection stands: entries, gap, lag, dead letters, its audit, and the outcomes of all its work.
 
-    Health is ok (nothing pending), behind, not started (no position stored) or missing (a container is not there).
-    The gap is 0, or at least the number of feed ranges with something pending. With --json one object a projection.
+    Health is ok (nothing pending), behind, not started (no position stored), alarm (it stopped, since everything was
+    being parked) or missing (a container is not there). The gap is 0, or at least the number of feed ranges with
+    something pending. Dead letters come with the age of the oldest. The audit is behind by the age of the first change
+    that it has not looked at: some minutes at best. With --json one object a projection.
 
-    Exit codes: 0 ok or behind; 1 not started, missing, or behind by more than --max-lag; 2 it could not be done.
+    Exit codes: 0 ok or behind; 1 not started, alarm, missing, or behind by more than --max-lag; 2 it could not be done.
     """
     complete(_status(watch, max_lag, as_json))
 
@@ -75,18 +78,29 @@ def status_table(found: list[Status]) -> Any:
     """One row a projection."""
     rows = [
         (
-            one.projection, one.health.value, one.entries, one.gap, one.lag, one.deadletters,
+            one.projection, one.health.value, one.entries, one.gap, one.lag, _letters(one), _audited(one),
             ", ".join(f"{name} {count:,}" for name, count in sorted(one.tally.outcomes.items()))
-            + "".join(f"; no {container}" for container in one.missing),
+            + "".join(f"; no {container}" for container in one.missing)
+            + (f"; alarm: {one.alarm.items:,} in a row parked ({one.alarm.error})" if one.alarm else ""),
         )
         for one in found
     ]  # fmt: skip
-    return table(("projection", "health", "entries", "gap", "lag s", "dead letters", "outcomes"), rows)
+    return table(("projection", "health", "entries", "gap", "lag s", "dead letters", "audit", "outcomes"), rows)
+
+
+def _letters(one: Status) -> str | int | None:
+    if not one.deadletters or one.oldest_deadletter is None:
+        return one.deadletters
+    return f"{one.deadletters:,}, oldest {ago(one.oldest_deadletter)}"
+
+
+def _audited(one: Status) -> str | None:
+    return f"{ago(one.audit.lag)} behind, {one.audit.repaired:,} repaired" if one.audit else None
 
 
 def _is_wrong(one: Status, max_lag: float | None) -> bool:
     late = max_lag is not None and one.lag is not None and one.lag > max_lag
-    return late or one.health in (Health.NOT_STARTED, Health.MISSING)
+    return late or one.health in (Health.NOT_STARTED, Health.ALARM, Health.MISSING)
 
 
 def doctor(as_json: AsJson = False) -> None:

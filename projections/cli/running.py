@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Annotated, Any, Final
 
 import typer
 from rich.progress import Progress as Bars
 from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from projections.cli.auditing import auditing
 from projections.cli.console import emit, err, out, table
 from projections.cli.logs import log_to_stderr
-from projections.cli.session import GOOD, AsJson, complete, opened
+from projections.cli.session import GOOD, SIGNALLED, AsJson, Session, complete, named, opened, stopping
 from projections.errors import ProjectionsError
 from projections.outcomes import Outcome
 from projections.provision import Layout
@@ -28,7 +28,6 @@ log = logging.getLogger("projections")
 
 REPORT_SECONDS: Final = 10.0
 """Between two lines of progress where there is no terminal."""
-SIGNALLED: Final = 128
 
 
 def run(
@@ -36,6 +35,10 @@ def run(
     until_caught_up: Annotated[
         bool, typer.Option("--until-caught-up", help="End when everything in the source has been seen.")
     ] = False,
+    audit: Annotated[
+        bool | None,
+        typer.Option("--audit/--no-audit", help="Audit beside it; by default unless --until-caught-up is given."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Keep projections in step with their sources, from where they were left, until stopped.
@@ -44,21 +47,24 @@ def run(
     one stops it at once, which is safe too: unfinished work is done again. At the end it shows what happened to how
     many items; with --json one object a projection. The log goes to stderr, one line an action.
 
+    An audit goes over the same feed some minutes later and repairs what was left wrong; it gives way to live work. A
+    projection that its alarm stops (see `alarm_after`) leaves the others running and ends the command with 2.
+
     Exit codes: 0 caught up, or stopped by SIGTERM as a worker is; 2 it could not be done; 130 Ctrl-C; 143 SIGTERM
     before --until-caught-up was reached.
     """
     log_to_stderr(as_json=as_json)
-    complete(_run(name or [], until_caught_up, as_json))
+    complete(_run(name or [], until_caught_up, not until_caught_up if audit is None else audit, as_json))
 
 
-async def _run(names: list[str], until_caught_up: bool, as_json: bool) -> int:
+async def _run(names: list[str], until_caught_up: bool, audit: bool, as_json: bool) -> int:
     async with opened() as session:
         with _showing(as_json) as show:
             worker = make_worker(session.store, session.layout, names, show)
             started = time.monotonic()
-            with stopping(worker) as received:
+            with stopping(worker.stop) as received:
                 try:
-                    await worker.run(until_caught_up=until_caught_up)
+                    await _work(session, worker, until_caught_up, audit)
                 except ProjectionsError:
                     if any(one.tally.total for one in worker.progress.values()):
                         _tell(worker, time.monotonic() - started, as_json)
@@ -69,6 +75,11 @@ async def _run(names: list[str], until_caught_up: bool, as_json: bool) -> int:
     if until_caught_up and received and not all(one.caught_up for one in worker.progress.values()):
         return SIGNALLED + signal.SIGTERM
     return GOOD
+
+
+async def _work(session: Session, worker: Worker, until_caught_up: bool, audit: bool) -> None:
+    async with auditing(session.store, session.layout, worker) if audit else nullcontext():
+        await worker.run(until_caught_up=until_caught_up)
 
 
 def _tell(worker: Worker, seconds: float, as_json: bool) -> None:
@@ -89,33 +100,7 @@ def make_worker(
     Raises:
         CatalogError: there is no such projection.
     """
-    wanted = list(dict.fromkeys(names))
-    return Worker(
-        store, layout, [layout.catalog[name] for name in wanted] if wanted else list(layout.catalog), on_progress=show
-    )
-
-
-@contextmanager
-def stopping(worker: Worker) -> Iterator[set[signal.Signals]]:
-    """The first SIGINT or SIGTERM stops the worker in good order, the second one at once. Gives those received."""
-    loop = asyncio.get_running_loop()
-    received: set[signal.Signals] = set()
-    both = (signal.SIGINT, signal.SIGTERM)
-
-    def stop(number: signal.Signals) -> None:
-        received.add(number)
-        log.info("stopping", extra={"signal": number.name})
-        for one in both:
-            loop.remove_signal_handler(one)
-        worker.stop()
-
-    for number in both:
-        loop.add_signal_handler(number, stop, number)
-    try:
-        yield received
-    finally:
-        for number in both:
-            loop.remove_signal_handler(number)
+    return Worker(store, layout, named(layout, names), on_progress=show)
 
 
 def report(progress: Progress, seconds: float) -> dict[str, Any]:

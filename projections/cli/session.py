@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
+import signal
 import sys
-from collections.abc import AsyncIterator, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, TypeAlias
 
@@ -14,16 +16,21 @@ import typer
 
 from projections.cli.console import say, tell
 from projections.cosmos import connect
+from projections.declare import Index
 from projections.errors import ProjectionsError
 from projections.patience import PatientStore
 from projections.provision import Layout
 from projections.settings import Settings
 from projections.store import Store
 
+log = logging.getLogger("projections")
+
 GOOD: Final = 0
 FOUND_WRONG: Final = 1
 FAILED: Final = 2
 INTERRUPTED: Final = 130
+SIGNALLED: Final = 128
+"""What the exit code of a process adds to the number of the signal that ended it."""
 
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Machine-readable output on stdout.")]
 
@@ -48,6 +55,38 @@ async def opened() -> AsyncIterator[Session]:
     layout = Layout(settings.load_catalog(), settings.database)
     async with connect(settings) as store:
         yield Session(settings, layout, PatientStore(store))
+
+
+@contextmanager
+def stopping(end: Callable[[], None]) -> Iterator[set[signal.Signals]]:
+    """The first SIGINT or SIGTERM ends things in good order, the second one at once. Gives those received."""
+    loop = asyncio.get_running_loop()
+    received: set[signal.Signals] = set()
+    both = (signal.SIGINT, signal.SIGTERM)
+
+    def stop(number: signal.Signals) -> None:
+        received.add(number)
+        log.info("stopping", extra={"signal": number.name})
+        for one in both:
+            loop.remove_signal_handler(one)
+        end()
+
+    for number in both:
+        loop.add_signal_handler(number, stop, number)
+    try:
+        yield received
+    finally:
+        for number in both:
+            loop.remove_signal_handler(number)
+
+
+def named(layout: Layout, names: Sequence[str]) -> list[Index]:
+    """The projections of these names, each once; all when there are none.
+
+    Raises:
+        CatalogError: there is no such projection.
+    """
+    return [layout.catalog[name] for name in dict.fromkeys(names)] or list(layout.catalog)
 
 
 def complete(command: Coroutine[Any, Any, int]) -> None:

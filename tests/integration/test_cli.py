@@ -164,6 +164,7 @@ def test_status(shop: Terminal) -> None:
     assert by_name["orders-by-id"] == {
         "projection": "orders-by-id", "version": 1, "target": f"{shop.settings.database}/orders-by-id", "health": "ok",
         "missing": [], "entries": 40, "ranges": 1, "gap": "0", "lagSeconds": 0.0, "deadLetters": 0,
+        "oldestDeadLetterSeconds": None, "alarm": None, "audit": None,
         "outcomes": {"written": 40}, "reasons": {},
     }  # fmt: skip
     assert "orders-by-status" in shop("status").stdout
@@ -320,7 +321,8 @@ def test_a_broken_line_leaves_the_container_as_it_was(shop: Terminal, tmp_path: 
 def test_usage_errors_and_help(terminal: Terminal) -> None:
     terminal("lookup", code=2)
     terminal("nonsense", code=2)
-    for command in ("demo", "emulator", "init", "load", "run", "lookup", "status", "doctor"):
-        text = " ".join(terminal(command, "--help").stdout.split())
+    for command in ("demo", "emulator", "init", "load", "run", "audit", "lookup", "status", "doctor",
+                    "deadletters list", "deadletters show", "deadletters retry", "deadletters drop"):  # fmt: skip
+        text = " ".join(terminal(*command.split(), "--help").stdout.split())
         assert "Exit codes:" in text
         assert "--json" in text

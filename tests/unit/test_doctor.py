@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from projections.declare import Catalog, Index, Source, Target
-from projections.doctor import Finding, examine, examine_catalog, examine_containers
+from projections.doctor import (
+    Finding,
+    app_folders,
+    examine,
+    examine_app,
+    examine_catalog,
+    examine_containers,
+    examine_work,
+)
+from projections.errors import AlarmError
+from projections.feed import Checkpoint, Checkpoints
+from projections.keys import Key
 from projections.memory import MemoryStore
-from projections.provision import Layout, own, sources
-from projections.store import Description
+from projections.provision import Layout, initialise, own, sources
+from projections.settings import Settings
+from projections.store import Description, FeedRange, Upsert
+from projections.worker import Worker
 
 SOURCE = Source(container="orders", key="/shop")
 
@@ -82,6 +96,61 @@ async def test_expiry_may_be_off_where_it_is_not_mirrored() -> None:
 
 async def test_a_unique_key_that_holds_the_sources_key_is_fine() -> None:
     assert wrong(await findings(layout(target=Target(unique_keys=(("/email", "/shop"),))))) == []
+
+
+async def ready(**fields: Any) -> tuple[MemoryStore, Layout]:
+    store, where = MemoryStore(), layout(**fields)
+    await initialise(store, where)
+    return store, where
+
+
+async def work(store: MemoryStore, where: Layout) -> list[Finding]:
+    return [finding async for finding in examine_work(store, where)]
+
+
+async def test_a_projection_that_may_start() -> None:
+    assert [(f.severity, f.reason) for f in await work(*await ready())] == [("ok", "may start")]
+
+
+async def test_missing_containers_are_found_once() -> None:
+    assert await work(MemoryStore(), layout()) == []
+
+
+@pytest.mark.parametrize("of", ["by-status@1", "by-status@1 audit"])
+async def test_positions_that_leave_out_part_of_the_feed(of: str) -> None:
+    store, where = await ready()
+    await Checkpoints(store, where.state, of).begin([Checkpoint(FeedRange("", "80"))])
+    [finding] = await work(store, where)
+    assert (finding.severity, finding.subject) == ("error", "projection by-status")
+    assert "no checkpoint covers the feed from 80" in finding.reason
+
+
+async def test_an_alarm_and_dead_letters() -> None:
+    store, where = await ready(alarm_after=2)
+    source = where.source(where.catalog["by-status"])
+    await store.write(source, Key.of("s"), [Upsert({"id": str(n), "shop": "s", "status": {}}) for n in range(3)])
+    with pytest.raises(AlarmError):
+        await Worker(store, where, list(where.catalog)).run(until_caught_up=True)
+    alarm, letters = await work(store, where)
+    assert (alarm.severity, letters.severity) == ("error", "warning")
+    assert "3 items in a row" in alarm.reason
+    assert "3 parked, the oldest 0.0 days ago" in letters.reason
+    assert "deadletters list by-status" in str(letters.remedy)
+    assert alarm.remedy
+
+
+def test_the_app_in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = Settings.read({"PROJECTIONS_CATALOG": "json:nothing"})
+    monkeypatch.chdir(tmp_path)
+    assert list(app_folders(settings)) == []
+    (tmp_path / "host.json").write_text((Path(__file__).parents[2] / "host.json").read_text())
+    assert list(app_folders(settings)) == [tmp_path.resolve()]
+    assert [f.severity for f in examine_app(tmp_path, layout(), {})] == ["ok"]
+    (tmp_path / "host.json").write_text('{"version": "2.0"}')
+    found = list(examine_app(tmp_path, layout(), {}))
+    assert {f.severity for f in found} == {"error"}
+    assert any("extensionBundle" in f.reason for f in found)
+    assert all(f.remedy for f in found)
 
 
 def test_the_catalog_alone() -> None:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Any
 
+from projections.alarm import Raised
+from projections.audit import Audit
 from projections.declare import Catalog, Index, Source
 from projections.keys import Key
 from projections.memory import MemoryStore
 from projections.provision import Layout, initialise
-from projections.status import Health, Status, status
+from projections.status import AuditStatus, Health, Status, status
 from projections.store import Upsert
-from projections.worker import Worker
+from projections.worker import Engine, Worker
 
 BY_STATUS = Index(name="by-status", source=Source(container="orders", key="/shop"), key="/status")
 LAYOUT = Layout(Catalog(projections=(BY_STATUS,)), "db")
@@ -70,9 +73,34 @@ async def test_behind_by_the_age_of_the_first_pending_change() -> None:
 async def test_for_programs() -> None:
     store = await started()
     await Worker(store, LAYOUT, [BY_STATUS]).run(until_caught_up=True)
-    assert (await look(store)).to_json() == {
+    found = await look(store, ahead=90)
+    assert found.oldest_deadletter is not None
+    assert 89 <= found.oldest_deadletter <= 92
+    assert replace(found, oldest_deadletter=90.0).to_json() == {
         "projection": "by-status", "version": 1, "target": "db/by-status", "health": "ok", "missing": [], "entries": 1,
         "ranges": 1, "gap": "0", "lagSeconds": 0.0, "deadLetters": 1,
+        "oldestDeadLetterSeconds": 90.0, "alarm": None, "audit": None,
         "outcomes": {"parked": 1, "skipped": 1, "written": 1},
         "reasons": {"parked: ItemError": 1, "skipped: missing key": 1},
     }  # fmt: skip
+
+
+async def test_the_audit_and_the_alarm() -> None:
+    store = await started()
+    await Worker(store, LAYOUT, [BY_STATUS]).run(until_caught_up=True)
+    engine = await Engine.open(store, LAYOUT, BY_STATUS)
+    await Audit(store, LAYOUT, engine, behind=-10).run()
+    assert (await look(store)).audit == AuditStatus(lag=0.0, examined=3, repaired=0)
+    await put(store, {"id": "4", "status": "open"})  # and the host loses it
+    found = await look(store, ahead=50)
+    assert found.audit is not None
+    assert 49 <= found.audit.lag <= 52
+    await Audit(store, LAYOUT, engine, behind=-10).run()
+    found = await look(store)
+    assert found.audit == AuditStatus(lag=0.0, examined=4, repaired=1)
+    assert found.to_json()["audit"] == {"lagSeconds": 0.0, "examined": 4, "repaired": 1}
+    assert found.health is Health.BEHIND
+    raised = Raised("ItemError", 1000, {}, 5)
+    await store.write(LAYOUT.state, Key.of("by-status@1"), [Upsert(raised.to_stored("by-status@1"))])
+    found = await look(store)
+    assert (found.health, found.to_json()["alarm"]) == (Health.ALARM, {"error": "ItemError", "items": 1000, "at": 5})
