@@ -133,10 +133,18 @@ async def _wait(stopped: asyncio.Event, seconds: float) -> bool:
 
 
 class BackgroundAudit:
-    """Audits the projections of a running worker in turn: freely while it is idle, a page now and then while not."""
+    """Audits the projections of a running worker in turn: freely while it is idle, a page now and then while not.
 
-    def __init__(self, store: Store, layout: Layout, worker: Worker) -> None:
+    `rests`: seconds between two rounds, while there is more to look at and when there is not.
+    """
+
+    def __init__(
+        self, store: Store, layout: Layout, worker: Worker, *, behind: float = BEHIND_SECONDS,
+        rests: tuple[float, float] = (BUSY_SECONDS, WATCH_SECONDS),
+    ) -> None:  # fmt: skip
         self._store = store
+        self._behind = behind
+        self._rests = rests
         self._layout = layout
         self._worker = worker
         self._stopped = asyncio.Event()
@@ -148,10 +156,10 @@ class BackgroundAudit:
 
     async def run(self) -> None:
         """Until stopped. What goes wrong is logged, and holds up nobody."""
-        rest = BUSY_SECONDS
+        rest = self._rests[0]
         while await _wait(self._stopped, rest):
             turns = [await self._turn(name) for name in self._worker.progress if self._wanted(name)]
-            rest = WATCH_SECONDS if all(turns) else BUSY_SECONDS
+            rest = self._rests[1] if all(turns) else self._rests[0]
 
     def _wanted(self, name: str) -> bool:
         return not self._stopped.is_set() and name not in self._given_up and name not in self._worker.alarms
@@ -166,7 +174,7 @@ class BackgroundAudit:
 
         try:
             engine = await Engine.open(self._store, self._layout, progress.projection)
-            report = await Audit(self._store, self._layout, engine).run(stop=stop)
+            report = await Audit(self._store, self._layout, engine, behind=self._behind).run(stop=stop)
         except (TransientError, LostRangeError) as error:
             log.info("audit waits", extra={"projection": name, "reason": error.message})
             return True
@@ -174,19 +182,28 @@ class BackgroundAudit:
             self._given_up.add(name)
             log.error("audit stopped", extra={"projection": name, "reason": error.message, "hint": error.hint})
             return True
-        if report.examined:
-            log.info("audited", extra={"projection": name, "examined": report.examined,
-                                       "repaired": report.repaired.total})  # fmt: skip
+        _log(progress.projection, report)
         return report.caught_up
 
 
+def _log(projection: Index, report: AuditReport) -> None:
+    if report.examined:
+        fields = {"projection": projection.name, "examined": report.examined, "repaired": report.repaired.total}
+        log.info("audited", extra=fields)
+
+
+async def audit_all(session: Session, projections: Sequence[Index], stop: Callable[[], bool]) -> None:
+    """Audit projections one after the other, each to its end."""
+    for projection in projections:
+        _log(projection, (await _audited(session, projection, BEHIND_SECONDS, stop)).report)
+
+
 @asynccontextmanager
-async def auditing(store: Store, layout: Layout, worker: Worker) -> AsyncIterator[BackgroundAudit]:
-    """An audit beside a worker, for as long as that runs."""
-    background = BackgroundAudit(store, layout, worker)
+async def auditing(background: BackgroundAudit) -> AsyncIterator[None]:
+    """An audit that goes on meanwhile."""
     task = asyncio.create_task(background.run())
     try:
-        yield background
+        yield
     finally:
         background.stop()
         done, _ = await asyncio.wait([task], timeout=LAST_SECONDS)

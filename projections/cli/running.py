@@ -14,7 +14,7 @@ import typer
 from rich.progress import Progress as Bars
 from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from projections.cli.auditing import auditing
+from projections.cli.auditing import BackgroundAudit, audit_all, auditing
 from projections.cli.console import emit, err, out, table
 from projections.cli.logs import log_to_stderr
 from projections.cli.session import GOOD, SIGNALLED, AsJson, Session, complete, named, opened, stopping
@@ -37,7 +37,7 @@ def run(
     ] = False,
     audit: Annotated[
         bool | None,
-        typer.Option("--audit/--no-audit", help="Audit beside it; by default unless --until-caught-up is given."),
+        typer.Option("--audit/--no-audit", help="Audit too; by default unless --until-caught-up is given."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -47,8 +47,9 @@ def run(
     one stops it at once, which is safe too: unfinished work is done again. At the end it shows what happened to how
     many items; with --json one object a projection. The log goes to stderr, one line an action.
 
-    An audit goes over the same feed some minutes later and repairs what was left wrong; it gives way to live work. A
-    projection that its alarm stops (see `alarm_after`) leaves the others running and ends the command with 2.
+    An audit goes over the same feed some minutes later and repairs what was left wrong; it gives way to live work, and
+    comes after it with --until-caught-up --audit. A projection that its alarm stops (see alarm_after) leaves the others
+    running, and ends the command with 2.
 
     Exit codes: 0 caught up, or stopped by SIGTERM as a worker is; 2 it could not be done; 130 Ctrl-C; 143 SIGTERM
     before --until-caught-up was reached.
@@ -64,7 +65,7 @@ async def _run(names: list[str], until_caught_up: bool, audit: bool, as_json: bo
             started = time.monotonic()
             with stopping(worker.stop) as received:
                 try:
-                    await _work(session, worker, until_caught_up, audit)
+                    await _work(session, worker, until_caught_up, audit, received)
                 except ProjectionsError:
                     if any(one.tally.total for one in worker.progress.values()):
                         _tell(worker, time.monotonic() - started, as_json)
@@ -77,9 +78,14 @@ async def _run(names: list[str], until_caught_up: bool, audit: bool, as_json: bo
     return GOOD
 
 
-async def _work(session: Session, worker: Worker, until_caught_up: bool, audit: bool) -> None:
-    async with auditing(session.store, session.layout, worker) if audit else nullcontext():
-        await worker.run(until_caught_up=until_caught_up)
+async def _work(session: Session, worker: Worker, until_caught_up: bool, audit: bool, received: set[Any]) -> None:
+    if until_caught_up:
+        await worker.run(until_caught_up=True)
+        if audit:
+            await audit_all(session, [one.projection for one in worker.progress.values()], lambda: bool(received))
+        return
+    async with auditing(BackgroundAudit(session.store, session.layout, worker)) if audit else nullcontext():
+        await worker.run()
 
 
 def _tell(worker: Worker, seconds: float, as_json: bool) -> None:
