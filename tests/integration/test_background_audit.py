@@ -37,9 +37,7 @@ def order(n: int) -> dict[str, Any]:
 async def at_work(s: Any, store: Any = None) -> AsyncIterator[tuple[Worker, BackgroundAudit]]:
     """A worker, with an audit beside it that looks at what is older than a moment."""
     worker = Worker(s.store, s.layout, list(s.catalog))
-    background = BackgroundAudit(
-        store or s.store, s.layout, worker, **{"behind": -10, "rests": SOON} | options
-    )
+    background = BackgroundAudit(store or s.store, s.layout, worker, behind=-10, rests=SOON)
     running = asyncio.create_task(worker.run())
     async with auditing(background):
         yield worker, background
