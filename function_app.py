@@ -14,9 +14,8 @@ worker = TriggeredWorker.from_environment(Path(__file__).parent)
 
 
 class App(func.FunctionApp):
-    """The app as usual; what the host is told of it is looked over first."""
-
     def get_functions(self) -> list[func.Function]:
+        """What the host is told of; it is looked over first."""
         functions = super().get_functions()
         worker.examine(functions)
         return functions

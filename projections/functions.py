@@ -29,6 +29,7 @@ from projections.audit import Audit, AuditReport
 from projections.declare import Index
 from projections.deferred import Deferred, Drain, DrainReport, Pending, notice
 from projections.errors import (
+    AlarmError,
     FatalError,
     MissingContainerError,
     ProjectionsError,
@@ -339,9 +340,14 @@ class TriggeredWorker:
     async def _status(self) -> Health:
         store = await self._opened()
         await store.read(self.layout.state, [Place("health", Key.of("health"))])  # absent: 1 RU
-        for projection in self.layout.catalog:
-            await self._engine(projection)
         problems = [] if self._leases_are_good else await leases_findings(store, self.layout)
+        for projection in self.layout.catalog:
+            engine = await self._engine(projection)
+            raised = await engine.alarm.raised()
+            if raised:
+                text = f"{raised.items:,} items in a row cannot be projected ({raised.error})"
+                hint = f"see `projections deadletters list {projection.name}`, and mend the catalog"
+                problems.append(AlarmError(text, projection=projection.name, hint=hint))
         if problems:
             return Health("not ready", tuple(problems))
         if not self._leases_are_good:

@@ -18,7 +18,7 @@ from projections.keys import Key
 from projections.store import Create, Document
 from tests.converged import documents
 from tests.host.apps import Naive, Ours
-from tests.host.simulator import FOREVER, Retry
+from tests.host.simulator import FOREVER, Host, Retry
 from tests.host.virtual import run
 from tests.host.world import LAYOUT, SETTINGS, SOURCE, TARGET, Line, World
 
@@ -316,6 +316,39 @@ def test_two_hosts_on_one_range() -> None:
         await (await ours(scenario)).converged()
 
     run(play())
+
+
+def test_a_second_app_takes_the_lease() -> None:
+    """A laptop with the same lease prefix (facts.md 7): the feed moves on, and its changes went elsewhere."""
+
+    async def scenario(world: World) -> None:
+        await world.put(*orders(5))
+        host = world.host("a")
+        await host.until_end()
+        await world.put(*orders(15)[5:])
+        lease = world.leases[0]
+        lease.owner = "laptop"
+        await Host("laptop", world.store, world.trigger, world.leases, Elsewhere).until_end()
+        lease.owner = "a"
+        await world.put(order(99))
+        await host.until_end()
+
+    async def play() -> None:
+        assert len(await samples(scenario)) == 10
+        world = await ours(scenario)
+        assert len(await documents(world.store, TARGET)) == 6  # nothing that the trigger could know of
+        await world.timers()
+        await world.converged()
+
+    run(play())
+
+
+class Elsewhere:
+    """Another app, with targets of its own."""
+
+    async def changes(self, documents: list[Document]) -> None: ...
+
+    def kill(self) -> None: ...
 
 
 def test_an_instance_dies_before_its_first_checkpoint() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from projections.declare import Catalog, Source
 from projections.deferred import Deferral, Deferred
-from projections.errors import MissingContainerError, TransientError, UnreachableError, UnsafeError
+from projections.errors import AlarmError, MissingContainerError, TransientError, UnreachableError, UnsafeError
 from projections.functions import TriggeredWorker, _with_fields
 from projections.hosting import UnheldError
 from projections.keys import Key
@@ -78,7 +78,7 @@ class Shop:
     """A worker on a store in memory that fails as told."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, timeout: float = 5.0) -> None:
-        catalog = Catalog(projections=(index(),))
+        catalog = Catalog(projections=(index(alarm_after=20),))
         monkeypatch.setattr(Settings, "load_catalog", lambda _: catalog)
         self.failures: list[Exception] = []
         self.down: set[str] = set()
@@ -265,6 +265,20 @@ async def test_health_looks_at_the_leases(shop: Shop) -> None:
     code, text = await shop.worker.health()
     assert (code, json.loads(text)["status"]) == (503, "not ready")
     assert "/id is needed" in json.loads(text)["problems"][0]["reason"]
+
+
+async def test_health_tells_of_an_alarm(shop: Shop) -> None:
+    """So many bad items that the catalog must be wrong: calls raise, and the range is held until it is mended."""
+    await shop.notice()
+    bad = [{"id": f"b{n}", "shop": "s1", "status": {"odd": n}} for n in range(shop.projection.alarm_after)]
+    for item in bad:
+        await shop.store.write(Container("shop", "orders"), Key.of("s1"), [Upsert(item)])
+    with pytest.raises(AlarmError):
+        await shop.worker.apply(shop.projection, [{**item, "_rid": "r", "_etag": "e", "_ts": 1} for item in bad])
+
+    code, text = await shop.worker.health()
+    assert (code, json.loads(text)["status"]) == (503, "not ready")
+    assert "items in a row cannot be projected" in json.loads(text)["problems"][0]["reason"]
 
 
 async def test_health_is_ok(shop: Shop) -> None:

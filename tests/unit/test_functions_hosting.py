@@ -125,9 +125,6 @@ def app(retry: dict[str, Any] | None = RETRY, **binding: Any) -> list[Any]:
     return list(app.get_functions())
 
 
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
-
-
 def about(functions: list[Any]) -> list[Any]:
     return registration_findings(registered(functions))
 
