@@ -84,10 +84,16 @@ def test_a_stored_placement_record_is_read(name):
 
 
 FITS_NOT = ItemError("does not fit Order (/total: int_type)", path="/total", hint="mend the item")
-LETTERS = {  # the letter's file -> whether the projection keeps payloads
-    "dead-letter": False,
-    "dead-letter-payload": True,
+LETTERS = {  # the letter's file -> whether the projection keeps payloads, and what more is in the item
+    "dead-letter": (False, {}),
+    "dead-letter-payload": (True, {}),
+    "dead-letter-too-large": (True, {"note": "x" * 1_900_000}),
 }
+
+
+def bad(name: str) -> State:
+    state = order()
+    return replace(state, item={**(state.item or {}), **LETTERS[name][1]})
 
 
 @pytest.mark.parametrize("name", LETTERS)
@@ -95,9 +101,9 @@ async def test_a_dead_letter(name):
     store, container = MemoryStore(clock=lambda: NOW), Container("db", "letters")
     await store.create_container(DeadLetters.description(container))
     times = iter([NOW - 60, NOW])
-    letters = DeadLetters(store, container, "by-status@1", clock=lambda: next(times), payload=LETTERS[name])
+    letters = DeadLetters(store, container, "by-status@1", clock=lambda: next(times), payload=LETTERS[name][0])
     for _ in range(2):
-        await letters.park([Failure(order(), FITS_NOT)])
+        await letters.park([Failure(bad(name), FITS_NOT)])
     (page,) = [page async for page in store.query(container, "SELECT * FROM c", {})]
     (stored,) = page
     assert text({name: value for name, value in stored.items() if not name.startswith("_")}) == text(golden(name))
@@ -107,7 +113,8 @@ async def test_a_dead_letter(name):
 def test_a_stored_dead_letter_is_read(name):
     assert DeadLetter.from_stored(golden(name)) == DeadLetter(
         "by-status@1", IDENTITY, "ItemError", "does not fit Order (/total: int_type)", "mend the item",
-        VERSION.to_stored(), 2, NOW - 60, NOW, "/total", order().item if LETTERS[name] else None,
+        VERSION.to_stored(), 2, NOW - 60, NOW, "/total", bad(name).item if name == "dead-letter-payload" else None,
+        1_900_211 if name == "dead-letter-too-large" else None,
     )  # fmt: skip
 
 
