@@ -17,6 +17,7 @@ import json
 import logging
 import os
 import time
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -104,7 +105,7 @@ class TriggeredWorker:
         self._store: Store | None = None
         self._engines: dict[str, Engine] = {}
         self._opening = asyncio.Lock()
-        self._checking = asyncio.Lock()
+        self._checking: dict[str, asyncio.Lock] = defaultdict(asyncio.Lock)  # one slow look keeps no other waiting
         self._health: tuple[float, Health] | None = None  # when it was asked
         self._leases_are_good = False
 
@@ -245,7 +246,7 @@ class TriggeredWorker:
                 share = (end - self._clock()) / (len(projections) - number)
                 done.append(await self._turn(work, projection, share))
         for outcome in done:
-            if isinstance(outcome, ProjectionsError):
+            if isinstance(outcome, Exception):
                 raise outcome
         return {projection.full_name: outcome for projection, outcome in zip(projections, done, strict=True)}
 
@@ -263,7 +264,7 @@ class TriggeredWorker:
         except LostRangeError:
             log.info("another one is at work", extra={"projection": projection.full_name})
             return None
-        except ProjectionsError as error:
+        except Exception as error:  # raised when the others have had their turns
             return error
 
     async def _drain(self, projection: Index, seconds: float) -> DrainReport:
@@ -293,12 +294,13 @@ class TriggeredWorker:
     # what is opened once
 
     async def _engine(self, projection: Index) -> Engine:
-        store = PatientStore(await self._opened(), self._patience(self._work))
-        async with self._checking:
-            engine = self._engines.get(projection.full_name)
-            if engine is None:
-                engine = self._engines[projection.full_name] = await Engine.open(store, self.layout, projection)
-            return engine
+        name = projection.full_name
+        if name not in self._engines:
+            store = PatientStore(await self._opened(), self._patience(self._work))
+            async with self._checking[name]:
+                if name not in self._engines:
+                    self._engines[name] = await Engine.open(store, self.layout, projection)
+        return self._engines[name]
 
     async def _opened(self) -> Store:
         """The store. An opening that fails is forgotten, and the next call tries again."""

@@ -77,8 +77,8 @@ def test_databases_are_where_the_catalog_says() -> None:
 class Shop:
     """A worker on a store in memory that fails as told."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, timeout: float = 5.0) -> None:
-        catalog = Catalog(projections=(index(alarm_after=20),))
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, timeout: float = 5.0, *more: Any) -> None:
+        catalog = Catalog(projections=(index(alarm_after=20), *more))
         monkeypatch.setattr(Settings, "load_catalog", lambda _: catalog)
         self.failures: list[Exception] = []
         self.down: set[str] = set()
@@ -207,6 +207,26 @@ async def test_an_audit_repairs_what_was_never_delivered(shop: Shop) -> None:
     reports = [report for audit in both if (report := audit["by-status@1"]) is not None]
     assert sum(report.repaired.outcomes["written"] for report in reports) >= 1
     assert len(await documents(shop.store, Container("shop", "by-status"))) == 1
+
+
+async def test_one_projection_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither while its containers are looked at, nor in the timers, whatever becomes of it there."""
+    other = index(name="other")
+    shop = Shop(monkeypatch, 2.0, other)
+    notice = await shop.notice()
+    shop.down = {"by-status"}
+    held = asyncio.create_task(shop.worker.apply(shop.projection, notice))
+    await asyncio.sleep(0.05)
+    started = time.monotonic()
+    assert (await shop.worker.apply(other, notice)).outcomes == {"written": 1}
+    assert time.monotonic() - started < 1
+    await held
+
+    later = TriggeredWorker(SETTINGS, 2.0, shop._open, now=lambda: time.time() + 400)
+    reports = await later.audit()
+    assert reports["by-status@1"] is None  # busy
+    assert reports["other@1"] is not None
+    assert reports["other@1"].examined == 1
 
 
 # what is refused
