@@ -77,6 +77,11 @@ class FunctionsHost:
         text = json.dumps(documents, ensure_ascii=False, separators=(",", ":"))
         return Invocation(**await self._ask({"do": "invoke", "function": function, "documents": text}))
 
+    def kill(self) -> None:
+        """kill -9: what is under way is never answered."""
+        if self._process and self._process.returncode is None:
+            self._process.kill()
+
     async def tick(self, function: str) -> Invocation:
         """Call a function as the timer trigger does."""
         return Invocation(**await self._ask({"do": "invoke", "function": function, "timer": "now"}))
