@@ -22,7 +22,7 @@ from tests.host.simulator import Host, Retry
 from tests.host.virtual import run
 from tests.host.world import LAYOUT, SOURCE, TARGET, Line, World
 
-SEEDS = 40
+SEEDS = 30
 EVENTS = 30
 ERRORS: tuple[ProjectionsError, ...] = (ThrottledError("429"), TransientError("503"), UnauthorizedError("401"))
 CONTAINERS = (SOURCE, TARGET, LAYOUT.state, LAYOUT.deadletters)
@@ -137,7 +137,7 @@ def test_a_random_schedule_ends_right(seed: int) -> None:
     run(play())
 
 
-@pytest.mark.parametrize("seed", range(SEEDS // 4))
+@pytest.mark.parametrize("seed", range(SEEDS // 3))
 def test_even_where_the_host_forgets_every_failed_batch(seed: int) -> None:
     """No retry policy: what cannot be deferred is lost to the trigger, and the audit finds it."""
 
@@ -154,4 +154,4 @@ def test_the_samples_handler_ends_wrong() -> None:
         world = await played(seed, Naive, None)
         return await world.wrong() != []
 
-    assert sum(run(play(seed)) for seed in range(10)) >= 8
+    assert sum(run(play(seed)) for seed in range(6)) >= 5
