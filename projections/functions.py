@@ -19,7 +19,7 @@ import os
 import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -231,7 +231,11 @@ class TriggeredWorker:
         Raises:
             ProjectionsError: of one projection, after all have had their turn.
         """
-        return await self._in_turn(self._audit, at_once=False)
+        done = await self._in_turn(self._audit, at_once=False)
+        with suppress(TransientError):
+            for problem in await self._leases(await self._opened()):  # without leases no trigger is called: a timer is
+                log.error("not ready", extra={"reason": problem.message, "hint": problem.hint})
+        return done
 
     async def _in_turn(self, work: Callable[[Index, float], Awaitable[Any]], *, at_once: bool) -> dict[str, Any]:
         if self.refused:
@@ -342,7 +346,7 @@ class TriggeredWorker:
     async def _status(self) -> Health:
         store = await self._opened()
         await store.read(self.layout.state, [Place("health", Key.of("health"))])  # absent: 1 RU
-        problems = [] if self._leases_are_good else await leases_findings(store, self.layout)
+        problems = await self._leases(store)
         for projection in self.layout.catalog:
             engine = await self._engine(projection)
             raised = await engine.alarm.raised()
@@ -350,16 +354,20 @@ class TriggeredWorker:
                 text = f"{raised.items:,} items in a row cannot be projected ({raised.error})"
                 hint = f"see `projections deadletters list {projection.name}`, and mend the catalog"
                 problems.append(AlarmError(text, projection=projection.name, hint=hint))
-        if problems:
-            return Health("not ready", tuple(problems))
-        if not self._leases_are_good:
-            self._leases_are_good = True
-            for found in await sharing(store, self.layout, self._now()):
-                log.warning(
-                    "leases with several owners or feeds: is a second app, or a laptop, at work with them?",
-                    extra={"prefix": found.prefix, "owners": found.owners, "feeds": found.feeds},
-                )
-        return Health("ok")
+        return Health("not ready", tuple(problems)) if problems else Health("ok")
+
+    async def _leases(self, store: Store) -> list[UnsafeError]:
+        """What is unsafe about the leases, until they are found good; then whether others work with them is told."""
+        if self._leases_are_good:
+            return []
+        problems = await leases_findings(store, self.layout)
+        self._leases_are_good = not problems
+        for found in await sharing(store, self.layout, self._now()) if self._leases_are_good else ():
+            log.warning(
+                "leases with several owners or feeds: is a second app, or a laptop, at work with them?",
+                extra={"prefix": found.prefix, "owners": found.owners, "feeds": found.feeds},
+            )
+        return problems
 
 
 @contextmanager

@@ -209,6 +209,17 @@ async def test_an_audit_repairs_what_was_never_delivered(shop: Shop) -> None:
     assert len(await documents(shop.store, Container("shop", "by-status"))) == 1
 
 
+async def test_an_audit_tells_of_others_at_the_same_leases(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
+    await shop.notice()
+    for number in range(2):
+        id_ = f"by-status-1-acct.documents.azure.com_aa==_bb==..{number}"
+        lease = {"id": id_, "LeaseToken": str(number), "Owner": f"host-{number}"}
+        await shop.store.write(Container("shop", "projections-leases"), Key.of(id_), [Upsert(lease)])
+    for _ in range(2):
+        await shop.worker.audit()
+    assert [record.message.startswith("leases with several owners") for record in caplog.records].count(True) == 1
+
+
 async def test_one_projection_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither while its containers are looked at, nor in the timers, whatever becomes of it there."""
     other = index(name="other")
