@@ -1,362 +1,46 @@
-"""Every interleaving of two real writers at work on one item.
+"""Every interleaving of real writers at work on one item or two.
 
-A run is a sequence of store calls by two workers, each free to be slow, while the source moves on. Worker 0 handles
-one state, read at any time, and may be killed before any call. Worker 1 owns the item: it may start at any time, and
-handles the last state after it exists. The search visits every reachable combination of what the store holds and where
-the two workers are, and checks it against a fresh rebuild.
+A run is a sequence of store calls by several workers, each free to be slow, while the source moves on. One of them is
+the owner: it may start at any time, handles the last state after it exists, and is followed by another one where it is
+killed, as redelivery does. The others handle one state each, read at any time: a worker that has been overtaken, a
+replay, an audit. Any of them may be killed at any call. The search visits every reachable combination of what the store
+holds and where the workers are. Where all have finished it is checked against a fresh rebuild: at once if nobody was
+killed, else after an audit, which does no harm where nobody was.
 
-What a writer does next follows from the attempt it began its round with and the answers it got since: that is a
-worker's position (`Track`). The writer itself runs only when a position is met for the first time, up to its next
-call; all else is applying calls to copies of a memory store. Etags are numbered anew after every step, oldest first,
-so that positions that differ in nothing else are one, and workers that keep each other from finishing come back to
-where they were. Documents are never changed once they are in a world, so that copies may share them.
+What is left out cannot be told from what is in:
+
+- The source moves on only when a worker is about to look at it: nobody can tell whether it did so earlier.
+- A worker is killed only right after a write (or never starts): reads leave no trace, so a worker that is killed after
+  further reads has left behind the same.
+- Of two workers that do the same each may be called the first one.
+- Of several mirrored histories there is one (`states.histories`), of positions that behave alike one (`tracks`).
 """
 
 from __future__ import annotations
 
-import asyncio
-import json
-from collections.abc import Collection, Coroutine, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+import itertools
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from projections.deadletters import DeadLetters
-from projections.declare import Index, SoftDelete, Source
-from projections.entries import Rules, State, document, wanted
-from projections.errors import ConflictError, ItemError
-from projections.identity import Identity, Place
-from projections.keys import Key
-from projections.memory import MemoryStore, _Data
-from projections.plan import Placement, placement_from
-from projections.store import Container, Delete, Description, Document, Operation, WriteError
-from projections.version import Version
-from projections.writer import Attempt, Places, Writer
-
-NOW = 1_700_000_000
-SOURCE, TARGET, STATE, LETTERS = (Container("db", name) for name in ("source", "target", "state", "letters"))
-ITEM = Identity(Key.of("s"), "i")
-RULES = Rules(
-    Index(
-        name="p",
-        source=Source(container="source", key="/s"),
-        key="/k",
-        deletes=SoftDelete("/deleted"),
-        placement_buckets=1,
-    )
-)
-CONTENTS: dict[str, dict[str, Any] | None] = {
-    "xa": {"k": "x", "v": "a"},
-    "xb": {"k": "x", "v": "b"},
-    "ya": {"k": "y", "v": "a"},
-    "soft": {"k": "x", "v": "a", "deleted": True},
-    "bad": {"k": {}, "v": "a"},  # no key: parked
-    "gone": None,
-}
-CLOCKS = {"apart": lambda n: NOW + n, "tied": lambda n: NOW, "backwards": lambda n: NOW - n}
-
-
-@dataclass(frozen=True)
-class History:
-    """The states an item goes through: names of contents, and how the source's clock runs meanwhile."""
-
-    names: tuple[str, ...]
-    clock: str = "apart"
-
-    @property
-    def last(self) -> int:
-        return len(self.names) - 1
-
-    def item(self, number: int) -> Document | None:
-        content = CONTENTS[self.names[number]]
-        return content and {"id": "i", "s": "s", **content, "_etag": f"s{number}", "_ts": CLOCKS[self.clock](number)}
-
-    def state(self, number: int) -> State:
-        """A state as a worker gets it with the feed; of an item that is gone, the last one known."""
-        item = self.item(number)
-        if item is not None:
-            fed = item | {"_lsn": number + 1}
-            return State(ITEM, Version.of(fed, from_feed=True), fed)
-        return State(ITEM, self.state(number - 1).version.gone() if number else Version(deleted=True), None)
-
-    def __str__(self) -> str:
-        return f"{'-'.join(self.names)} ({self.clock})"
-
-
-# the store
-
-
-Spot: TypeAlias = tuple[Container, Place]
-
-
-class World(MemoryStore):
-    """A memory store that can be copied and compared. An etag is the number of a write to its place."""
-
-    def __init__(self) -> None:
-        super().__init__(clock=lambda: NOW)
-        self._shown: dict[Spot, str] = {}
-        self.newest: dict[Spot, int] = {}  # the highest number in use
-        self.source = -1  # the number of the source's present state
-
-    @staticmethod
-    def new() -> World:
-        world = World()
-        keys = {SOURCE: "/s", TARGET: "/k", STATE: "/pk", LETTERS: "/projection"}
-        world._containers = {container: _Data(Description(container, (key,))) for container, key in keys.items()}
-        return world
-
-    def copy(self) -> World:
-        twin = World()
-        for container, data in self._containers.items():
-            twin._containers[container] = replace(data, documents=dict(data.documents), log={})
-        twin._shown, twin.newest, twin.source = dict(self._shown), dict(self.newest), self.source
-        return twin
-
-    def key(self) -> Any:
-        return self.source, frozenset(self._shown.items())
-
-    def move(self, history: History, number: int) -> None:
-        """The source has this state of the item now."""
-        self.source, item = number, history.item(number)
-        place = Place("i", ITEM.key)
-        self._containers[SOURCE].documents = {place: item} if item else {}
-        self._shown.pop((SOURCE, place), None)
-        if item:
-            self._shown[SOURCE, place] = json.dumps(item)
-
-    def documents(self, container: Container) -> dict[Place, Document]:
-        return self._containers[container].documents
-
-    def etags(self) -> list[tuple[Spot, str]]:
-        return [(spot, self.documents(spot[0])[spot[1]]["_etag"]) for spot in self._shown if spot[0] != SOURCE]
-
-    async def read(self, container: Container, places: Collection[Place]) -> dict[Place, Document]:
-        documents = self.documents(container)
-        return {place: documents[place] for place in places if place in documents}
-
-    def show(self, container: Container, places: Collection[Place]) -> tuple[Any, ...]:
-        """What reading gives, in a form that can be compared."""
-        return tuple(self._shown.get((container, place)) for place in places)
-
-    def rename(self, names: Names) -> None:
-        for (container, place), etag in self.etags():
-            self._show(container, place, names[(container, place), etag])
-
-    def _show(self, container: Container, place: Place, etag: str) -> None:
-        documents = self.documents(container)
-        documents[place] = documents[place] | {"_etag": etag}
-        self._shown[container, place] = json.dumps(documents[place], sort_keys=True)
-
-    def _put(self, data: _Data, place: Place, document: Document, index: int) -> str:
-        super()._put(data, place, document, index)
-        spot = (data.description.container, place)
-        self.newest[spot] = self.newest.get(spot, 0) + 1
-        self._show(*spot, f"t{self.newest[spot]}")
-        return f"t{self.newest[spot]}"
-
-    def _apply(self, data: _Data, key: Key, operation: Operation, index: int) -> str | None:
-        etag = super()._apply(data, key, operation, index)
-        if isinstance(operation, Delete):
-            del self._shown[data.description.container, Place(operation.id, key)]
-        return etag
-
-
-Names: TypeAlias = dict[tuple[Spot, str], str]
-
-
-@dataclass(frozen=True)
-class Call:
-    """One call to the store."""
-
-    name: str
-    container: Container
-    arguments: tuple[Any, ...]
-
-    def on(self, world: World) -> Answer:
-        try:
-            value = at_once(getattr(world, self.name)(self.container, *self.arguments))
-        except WriteError as error:
-            refused = error.index, type(error.cause).__name__
-            return Answer(refused, (), refused=refused)
-        if self.name == "read":
-            etags = [((self.container, place), document["_etag"]) for place, document in value.items()]
-            return Answer(world.show(self.container, *self.arguments), () if self.container == SOURCE else etags, value)
-        etags = [(spot, etag) for spot, etag in zip(self.spots(), value, strict=True) if etag]
-        return Answer(tuple(value), etags, value)
-
-    def spots(self) -> list[Spot]:
-        """Of a write: what it writes to."""
-        key, operations = self.arguments
-        ids = [operation.id if isinstance(operation, Delete) else operation.document["id"] for operation in operations]
-        return [(self.container, Place(id_, key)) for id_ in ids]
-
-    def __str__(self) -> str:
-        what = [place.key.text for place in self.arguments[0]] if self.name == "read" else [
-            (type(o).__name__, {k: v for k, v in getattr(o, "document", {}).items() if k not in ("id", "pk", "source")})
-            for o in self.arguments[1]
-        ]  # fmt: skip
-        return f"{self.name} {self.container.name}: {what}"
-
-
-@dataclass(frozen=True, eq=False)
-class Answer:
-    """What a call gave, and what tells it from another answer to the same call."""
-
-    shown: Any
-    etags: Sequence[tuple[Spot, str]]  # those in it
-    value: Any = None
-    refused: tuple[int, str] | None = None
-
-    def give(self) -> Any:
-        if self.refused:
-            raise WriteError(self.refused[0], ConflictError(self.refused[1]))
-        return self.value
-
-    def renamed(self, names: Names) -> Answer:
-        """The same with other etags."""
-        if all(names[pair] == pair[1] for pair in self.etags):
-            return self
-        etags = [(spot, names[spot, etag]) for spot, etag in self.etags]
-        if isinstance(self.value, dict):
-            named = {spot[1]: etag for spot, etag in etags}
-            value: Any = {place: document | {"_etag": named[place]} for place, document in self.value.items()}
-            return Answer(tuple(json.dumps(document, sort_keys=True) for document in value.values()), etags, value)
-        left = iter(etags)
-        value = [etag and next(left)[1] for etag in self.value]
-        return Answer(tuple(value), etags, value)
-
-
-def at_once(call: Coroutine[Any, Any, Any]) -> Any:
-    """The result of a coroutine that waits for nothing."""
-    try:
-        call.send(None)
-    except StopIteration as stop:
-        return stop.value
-    raise AssertionError("the memory store waited")
-
-
-# the workers
-
-
-class NextCall(Exception):
-    """The writer wants something of the store that it has no answer to yet."""
-
-
-class Script:
-    """A store that gives known answers in order, and stops the writer at the next call."""
-
-    def __init__(self, answers: Sequence[Answer]) -> None:
-        self._answers = iter(answers)
-
-    def _next(self, call: Call) -> Any:
-        answer = next(self._answers, None)
-        if answer is None:
-            raise NextCall(call)
-        return answer.give()
-
-    async def read(self, container: Container, places: Any) -> dict[Place, Document]:
-        return self._next(Call("read", container, (tuple(places),)))
-
-    async def write(self, container: Container, key: Key, operations: Any) -> list[str | None]:
-        return self._next(Call("write", container, (key, tuple(operations))))
-
-
-@dataclass(frozen=True, eq=False)
-class Track:
-    """The position of a worker: how it began its round, and the answers it got since. One object each."""
-
-    attempt: Attempt
-    shown: Any  # what tells the attempt from others
-    answers: tuple[Answer, ...]
-    call: Call | None  # the next one; None: done
-
-    @property
-    def looks(self) -> bool:
-        """Whether the next call looks at the source."""
-        return self.call is not None and self.call.container == SOURCE
-
-    def etags(self) -> list[tuple[Spot, str]]:
-        return [pair for answer in self.answers for pair in answer.etags]
-
-
-PASSING = {"want", "placement", "stored", "confirmed", "failed", "overtaken", "outcome"}
-"""What an attempt has only for the present round, or only to tell afterwards."""
-
-
-def begun(attempt: Attempt) -> tuple[Attempt, Any]:
-    """An attempt as it begins a round, and what tells it from others."""
-    fields_ = {field.name: getattr(attempt, field.name) for field in fields(attempt) if field.name not in PASSING}
-    fields_["put"] = set(attempt.put)
-    shown = {**fields_, "state": (attempt.state.version, json.dumps(attempt.state.item, sort_keys=True))}
-    shown["put"], shown["error"] = frozenset(attempt.put), repr(attempt.error)
-    return Attempt(**fields_), tuple(shown.items())
-
-
-async def no_sleep(seconds: float) -> None:
-    return None
-
-
-class Workers:
-    """Runs writers of one kind, and remembers what they do."""
-
-    def __init__(self, rules: Rules = RULES, writer: type[Writer] = Writer) -> None:
-        self.rules = rules
-        self._writer = writer
-        self._tracks: dict[Any, Track] = {}
-        self._done = Track(Attempt(State(ITEM, Version(), None), 0.0), "done", (), None)
-        self._runner = asyncio.Runner()
-
-    def __enter__(self) -> Workers:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._runner.close()
-
-    def start(self, state: State) -> Track:
-        return self._begin(Attempt(state, 0.0))
-
-    def after(self, track: Track, answers: tuple[Answer, ...]) -> Track:
-        """Where a worker is that began a round as this one did and got these answers."""
-        key = track.shown, tuple(answer.shown for answer in answers)
-        if key not in self._tracks:
-            self._tracks[key] = self._run(track.attempt, track.shown, answers)
-        return self._tracks[key]
-
-    def _begin(self, attempt: Attempt) -> Track:
-        attempt, shown = begun(attempt)
-        return self.after(Track(attempt, shown, (), None), ())
-
-    def _run(self, attempt: Attempt, shown: Any, answers: tuple[Answer, ...]) -> Track:
-        store: Any = Script(answers)
-        writer = self._writer(
-            store,
-            self.rules,
-            Places(SOURCE, TARGET, STATE),
-            DeadLetters(store, LETTERS, self.rules.projection.full_name, clock=lambda: NOW),
-            now=lambda: NOW,
-            monotonic=lambda: 0.0,
-            sleep=no_sleep,
-        )
-        running, _ = begun(attempt)
-        try:
-            self._runner.run(writer._round([running]))
-        except NextCall as stopped:
-            return Track(attempt, shown, answers, stopped.args[0])
-        return self._done if running.finished else self._begin(running)
-
-
-# the search
-
-
-@dataclass(frozen=True)
-class Position:
-    """Where a whole run is."""
-
-    world: World
-    tracks: tuple[Track | None, Track | None]  # None: not started
-    given: int = -1  # the number of the state that worker 1 was given last
-
-    def key(self) -> Any:
-        return self.world.key(), self.tracks, self.given
+from projections.plan import placement_from
+from tests.simulation.states import LETTERS, SOURCE, STATE, TARGET, History, bare, rebuilt
+from tests.simulation.tracks import DEAD, DONE, IDLE, Looked, Track, Workers
+
+Position: TypeAlias = tuple[int, ...]
+"""Numbers: of the source's states, of what the spots hold, of the states that the owner was given last, whether anybody
+was killed (1), of the workers' tracks (the owner's is the last)."""
+Move: TypeAlias = tuple[int, int, int, frozenset[int] | None]
+"""What one worker's next call leads to: the source's states, what the spots hold, its track; the spots it wrote to."""
+
+
+def _packed(position: Position) -> int:
+    """The same as one number, which needs less memory."""
+    packed = 0
+    for number in position:
+        packed = packed << 24 | number
+    return packed
 
 
 @dataclass(frozen=True)
@@ -364,6 +48,8 @@ class Found:
     """What a search came to: how many positions it visited, and the first run that went wrong, if any."""
 
     positions: int
+    seconds: float = 0.0
+    complete: bool = True
     wrong: str | None = None
     steps: tuple[str, ...] = ()
 
@@ -371,131 +57,226 @@ class Found:
         return "\n".join([f"{self.wrong} after", *self.steps])
 
 
-def search(workers: Workers, history: History) -> Found:
-    """Visit every position that can be reached."""
-    start = Position(World.new(), (None, None))
-    came: dict[Any, tuple[Any, Any]] = {start.key(): (None, None)}
-    open_ = [start]
-    while open_:
-        position = open_.pop()
-        wrong = check(workers, history, position)
-        if wrong:
-            return Found(len(came), f"{history}: {wrong}", tuple(way(came, position.key())))
-        for step, following in steps(workers, history, position):
-            key = following.key()
-            if key not in came:
-                came[key] = (position.key(), step)
-                open_.append(following)
-    return Found(len(came))
+class Search:
+    """A search for one history of each item. `others` names the workers beside the owner; an `audit` reads the states
+    itself and looks wider. `pages`: which items each worker handles, the owner last. `readers`: the item always has an
+    entry, once it has one; for histories in which every state wants one."""
 
+    def __init__(
+        self,
+        workers: Workers,
+        histories: Sequence[History],
+        others: Sequence[str] = ("overtaken",),
+        *,
+        kills: bool = True,
+        readers: bool = False,
+        pages: Sequence[Sequence[int]] = (),
+    ) -> None:
+        assert [history.identity for history in histories] == workers.items
+        self._workers = workers
+        self._histories = histories
+        self._others = others
+        self._alike = len(others) == 2 and "audit" not in others and not pages
+        self._kills = kills
+        self._readers = readers
+        self._pages = pages or [range(len(histories))] * (len(others) + 1)
+        self._last = tuple(history.last for history in histories)
+        self._sources: list[tuple[int, ...]] = [(-1,) * len(histories)]  # states of the source, as met
+        self._worlds: list[tuple[int, ...]] = [(0,) * len(workers.spots)]  # what the spots hold, as met
+        self._numbers: dict[Any, int] = {(False, self._sources[0]): 0, (True, self._worlds[0]): 0}
+        self._starts: dict[tuple[int, int], list[Move]] = {}
+        self._moves: dict[tuple[int, int, int], list[tuple[int, Move]]] = {}
+        self._verdicts: dict[Any, str | None] = {}
+        workers.know(histories)
 
-def way(came: dict[Any, tuple[Any, Any]], key: Any) -> list[str]:
-    found = []
-    while came[key][0] is not None:
-        key, (number, *step) = came[key]
-        found.append(f"{number}: {' '.join(map(str, step))}")
-    return found[::-1]
+    def run(self, at_most: int | None = None, seconds: float | None = None) -> Found:
+        """Visit every position that can be reached, unless there are too many."""
+        began = time.perf_counter()
+        start = (0, 0, 0, 0, *(IDLE for _ in self._others), IDLE)
+        seen, open_ = {_packed(start)}, [start]
+        while open_:
+            position = open_.pop()
+            wrong = self._check(position)
+            if wrong:
+                names = ", ".join(map(str, self._histories))
+                way = self._way(start, position)
+                return Found(len(seen), time.perf_counter() - began, wrong=f"{names}: {wrong}", steps=way)
+            for following in map(self._sorted, self._steps(position)):
+                packed = _packed(following)
+                if packed not in seen:
+                    seen.add(packed)
+                    open_.append(following)
+                if self._readers and self._entries(position) and not self._entries(following):
+                    way = (*self._way(start, position), self._tell(position, following))
+                    return Found(len(seen), time.perf_counter() - began, wrong="readers see no entry", steps=way)
+            if (at_most and len(seen) > at_most) or (seconds and time.perf_counter() - began > seconds):
+                return Found(len(seen), time.perf_counter() - began, complete=False)
+        return Found(len(seen), time.perf_counter() - began)
 
+    def _sorted(self, position: Position) -> Position:
+        """The same with its workers in order: two that do the same may trade places."""
+        if self._alike and position[4] > position[5]:
+            return (*position[:4], position[5], position[4], *position[6:])
+        return position
 
-def steps(workers: Workers, history: History, position: Position) -> Iterator[tuple[Any, Position]]:
-    """Everything that can happen next. The source moves on only when a worker is about to look at it: nobody can tell
-    whether it did so earlier."""
-    for number, track in enumerate(position.tracks):
-        at = position.world.source
-        may_start = track is None or (number == 1 and track.call is None and position.given < history.last)
-        if may_start:
-            for source in range(max(at, position.given + 1 if number else 0), history.last + 1):
-                world = moved(position.world, history, source)
-                given = source if number else position.given
-                after = workers.start(history.state(source))
-                yield (number, "gets state", source), reached(workers, changed(position, number, after), world, given)
-        elif track is not None and track.call is not None:
-            for source in range(at, history.last + 1 if track.looks else at + 1):
-                world = moved(position.world, history, source)
-                if track.call.name == "write":
-                    world = world.copy()
-                answer = track.call.on(world)
-                after = workers.after(track, (*track.answers, answer))
-                tracks = changed(position, number, after)
-                yield (number, track.call, answer.shown), reached(workers, tracks, world, position.given)
+    def _way(self, start: Position, goal: Position) -> tuple[str, ...]:
+        """A shortest run to a position."""
+        came: dict[Position, Position] = {start: start}
+        layer = [start]
+        while goal not in came:
+            reached = []
+            for position in layer:
+                for following in map(self._sorted, self._steps(position)):
+                    if following not in came:
+                        came[following] = position
+                        reached.append(following)
+            layer = reached
+        way = []
+        while goal != start:
+            way.append(self._tell(came[goal], goal))
+            goal = came[goal]
+        return tuple(way[::-1])
 
+    def _tell(self, before: Position, after: Position) -> str:
+        """What happened between two positions."""
+        source = f", the source has {self._sources[after[0]]}" if after[0] != before[0] else ""
+        for number, track in enumerate(before[4:]):
+            if track <= DEAD and after[4 + number] != track and after[3] == before[3]:
+                return f"{number}: gets state {self._sources[after[0]]}"
+            for which, move in self._moves.get((track, *before[:2]), ()):
+                killed = after[3] and after[4 + number] in (IDLE, DEAD)
+                if move[:2] == after[:2] and (killed or move[2] == after[4 + number]):
+                    call = self._workers.tracks[track].calls[which]
+                    refused = ", refused" if call.name == "write" and move[3] is None else ""
+                    return f"{number}: {call}{refused}{source}{', is killed' if killed else ''}"
+        return "?"
 
-def moved(world: World, history: History, source: int) -> World:
-    if source != world.source:
-        world = world.copy()
-        world.move(history, source)
-    return world
+    # what can happen next
 
+    def _steps(self, position: Position) -> Iterator[Position]:
+        source, world, given, killed, *tracks = position
+        for number, track in enumerate(tracks):
+            owns = number == len(self._others)
+            if track > DEAD:
+                for _, (source_, world_, following, written) in self._calls(track, source, world):
+                    after = list(tracks)
+                    if written:
+                        for n, other in enumerate(tracks):
+                            if other > DEAD:
+                                after[n] = self._workers.outdated(other, written)
+                    after[number] = following
+                    yield (source_, world_, given, killed, *after)
+                    if written and self._kills and following != DONE:
+                        after[number] = IDLE if owns else DEAD
+                        yield (source_, world_, given, 1, *after)
+            elif track == IDLE or (track == DONE and owns):
+                for source_, _, following, _ in self._begins(number, source):
+                    if track == IDLE or source_ != given:
+                        after = list(tracks)
+                        after[number] = following
+                        yield (source_, world, source_ if owns else given, killed, *after)
 
-def changed(position: Position, number: int, track: Track) -> tuple[Track | None, Track | None]:
-    return (track, position.tracks[1]) if number == 0 else (position.tracks[0], track)
+    def _begins(self, number: int, source: int) -> list[Move]:
+        """How a worker may start: with the states that the source has, now or later."""
+        if (number, source) not in self._starts:
+            audit = number < len(self._others) and self._others[number] == "audit"
+            choices = [range(max(0, at), last + 1) for at, last in zip(self._sources[source], self._last, strict=True)]
+            self._starts[number, source] = moves = []
+            for now in itertools.product(*choices):
+                page = [(self._histories[n], now[n]) for n in self._pages[number]]
+                states = [history.present(at) if audit else history.state(at) for history, at in page]
+                moves.append((self._number(self._sources, now), 0, self._workers.start(states, audit=audit), None))
+        return self._starts[number, source]
 
+    def _calls(self, number: int, source: int, world: int) -> list[tuple[int, Move]]:
+        """What the pending calls of a worker may come to: which call, and what is then."""
+        key = number, source, world
+        if key not in self._moves:
+            track = self._workers.tracks[number]
+            self._moves[key] = [
+                (which, move)
+                for which, call in enumerate(track.calls)
+                for move in (self._looks if call.container == SOURCE else self._acts)(track, which, source, world)
+            ]
+        return self._moves[key]
 
-def reached(workers: Workers, tracks: tuple[Track | None, Track | None], world: World, given: int) -> Position:
-    """A position, with its etags numbered anew."""
-    holders = [world, *(track for track in tracks if track)]
-    used: dict[Spot, set[str]] = {}
-    for spot, etag in (pair for holder in holders for pair in holder.etags()):
-        used.setdefault(spot, set()).add(etag)
-    names = {
-        (spot, etag): f"t{number}"
-        for spot, etags in used.items()
-        for number, etag in enumerate(sorted(etags, key=lambda etag: int(etag[1:])), 1)
-    }
-    newest = {spot: len(etags) for spot, etags in used.items()}
-    if newest != world.newest:
-        world = world.copy()
-        world.newest = newest
-    if any(etag != name for (_, etag), name in names.items()):
-        world = world.copy()
-        world.rename(names)
-        zero, one = (
-            workers.after(track, tuple(answer.renamed(names) for answer in track.answers))
-            if track and track.call
-            else track
-            for track in tracks
-        )
-        tracks = zero, one
-    return Position(world, tracks, given)
+    def _looks(self, track: Track, which: int, source: int, world: int) -> Iterator[Move]:
+        items, at = track.spots[which], self._sources[source]
+        choices = [range(n, last + 1) if i in items else (n,) for i, (n, last) in enumerate(zip(at, self._last))]  # noqa: B905
+        for now in itertools.product(*choices):
+            following = self._workers.after(track, which, Looked(tuple(now[n] for n in items)))
+            yield self._number(self._sources, now), world, following, None
 
+    def _acts(self, track: Track, which: int, source: int, world: int) -> Iterator[Move]:
+        held, at = list(self._worlds[world]), track.spots[which]
+        following, left = self._workers.carry_out(track, which, tuple(held[n] for n in at))
+        if left is None:
+            yield source, world, following, None
+            return
+        for n, document in zip(at, left, strict=True):
+            held[n] = document
+        yield source, self._number(self._worlds, tuple(held)), following, frozenset(at)
 
-def check(workers: Workers, history: History, position: Position) -> str | None:
-    """What is wrong where the owner has finished, or None. Worker 0 may have finished too, or have been killed."""
-    zero, one = position.tracks
-    if one is None or one.call is not None or position.given != history.last:
-        return None
-    fresh, letters = rebuilt(workers.rules, history.state(history.last))
-    target, placement = position.world.documents(TARGET), placement_of(position.world)
-    listed = set(placement.entries) if placement else set()
-    if zero is None or zero.call is None:
-        present = {place: bare(doc) for place, doc in target.items()}
-        if present != fresh:
-            return f"the target holds {present}, a fresh rebuild {fresh}"
+    def _number(self, known: list[tuple[int, ...]], what: tuple[int, ...]) -> int:
+        key = known is self._worlds, what
+        if key not in self._numbers:
+            self._numbers[key] = len(known)
+            known.append(what)
+        return self._numbers[key]
+
+    # what is wrong
+
+    def _check(self, position: Position) -> str | None:
+        """What is wrong where all have finished, or None."""
+        _, world, given, killed, *tracks = position
+        if tracks[-1] != DONE or self._sources[given] != self._last or max(tracks) > DEAD:
+            return None
+        if (world, killed) not in self._verdicts:
+            spots = self._worlds[world]
+            wrong = None if killed else self._wrong(spots)
+            self._verdicts[world, killed] = wrong or self._wrong(self._audited(spots), " after audit")
+        return self._verdicts[world, killed]
+
+    def _entries(self, position: Position) -> int:
+        """How many entries there are."""
+        spots = self._workers.spots
+        return sum(n > 0 and spots[i][0] == TARGET for i, n in enumerate(self._worlds[position[1]]))
+
+    def _audited(self, spots: tuple[int, ...]) -> tuple[int, ...]:
+        """What the spots hold after an audit that nobody disturbs."""
+        states = [history.present(history.last) for history in self._histories]
+        track, held = self._workers.start(states, audit=True), list(spots)
+        while track != DONE:
+            here = self._workers.tracks[track]
+            at = here.spots[0]
+            if here.calls[0].container == SOURCE:
+                track = self._workers.after(here, 0, Looked(tuple(self._last[n] for n in at)))
+                continue
+            track, left = self._workers.carry_out(here, 0, tuple(held[n] for n in at))
+            for n, document in zip(at, left or (), strict=False):
+                held[n] = document
+        return tuple(held)
+
+    def _wrong(self, spots: tuple[int, ...], when: str = "") -> str | None:
+        found = {spot: self._workers.documents[n] for spot, n in zip(self._workers.spots, spots, strict=True) if n}
+        fresh, parked = {}, set()
+        for history in self._histories:
+            own, bad = rebuilt(self._workers.rules, history.state(history.last))
+            fresh |= own
+            parked |= {history.identity.entry_id} if bad else set()
+        target = {place: bare(doc) for (container, place), doc in found.items() if doc and container == TARGET}
+        records = [placement_from({**doc, "_etag": ""}) for (c, _), doc in found.items() if doc and c == STATE]
+        letters = {place.id for container, place in found if container == LETTERS}
+        listed = {place for record in records for place in record.entries}
+        if target != fresh:
+            return f"the target holds {target}, a fresh rebuild {fresh}{when}"
         if listed != set(fresh):
-            return f"the record lists {listed}, the target holds {set(fresh)}"
-        if len(position.world.documents(LETTERS)) != letters:
-            return f"there are {len(position.world.documents(LETTERS))} dead letters, not {letters}"
-        if (placement.parked if placement else False) is not bool(letters):
-            return "the record and the dead letters do not agree"
-    former = {place for place, _ in placement.former} if placement else set()
-    hidden = set(target) - listed - former - set(fresh)
-    return f"worker 0 was killed and audit would not look at {hidden}" if hidden else None
+            return f"the records list {listed}, the target holds {set(fresh)}{when}"
+        if letters != parked or {record.identity.entry_id for record in records if record.parked} != parked:
+            return f"there are dead letters of {letters}, not of {parked}, or the records do not agree{when}"
+        return None
 
 
-def rebuilt(rules: Rules, state: State) -> tuple[dict[Place, Document], int]:
-    """The entries and the number of dead letters that the item should have."""
-    try:
-        entries = wanted(rules, state, NOW).entries
-    except ItemError:
-        return {}, 1
-    return {entry.place: bare(document(entry, state, rules.reserved, NOW)) for entry in entries}, 0
-
-
-def bare(doc: Document) -> Document:
-    """A document without its marks: what readers come for."""
-    return {name: value for name, value in doc.items() if not name.startswith("_")}
-
-
-def placement_of(world: World) -> Placement | None:
-    found = list(world.documents(STATE).values())
-    return placement_from(found[0]) if found else None
+def search(workers: Workers, *histories: History, others: Sequence[str] = ("overtaken",), **options: Any) -> Found:
+    """Visit every position that can be reached."""
+    return Search(workers, histories, others, **options).run()

@@ -1,109 +1,107 @@
-"""Two writers on one item, every interleaving: the target ends up as a fresh rebuild would have it."""
+"""Real writers side by side, every interleaving: the target ends up as a fresh rebuild would have it."""
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from projections.writer import Attempt, Writer
-from tests.simulation.search import CLOCKS, CONTENTS, RULES, History, Workers, search
+from projections.writer import Writer
+from tests.simulation import broken
+from tests.simulation.search import Found, Search, search
+from tests.simulation.states import CLOCKS, History, histories
+from tests.simulation.tracks import Workers
 
-ALL = [name for name in CONTENTS if name != "bad"]
-
-
-def histories(length: int, names: Sequence[str] = ALL, clock: str = "apart") -> Iterator[History]:
-    """Every history of some length. An item that is gone cannot go again."""
-    for chosen in itertools.product(names, repeat=length):
-        if ("gone", "gone") not in itertools.pairwise(chosen):
-            yield History(chosen, clock)
+QUICK = [*histories(1), *(h for h in histories(2) if not {"ya", "yb"} & set(h.names))]
+SAMPLE = [History.of(names) for names in ("xa-ya", "gone-xa-gone", "soft-gone-xa")]
+PARKED = [History.of(names) for names in ("bad", "soft-bad", "bad-soft", "bad-gone")]
 
 
-def first_letters(history: History) -> bool:
-    """Whether a history has xa where it could as well have any other first entry: the others are its mirror images."""
-    entries = [name for name in history.names if name in ("xa", "xb", "ya")]
-    return not entries or entries[0] == "xa"
-
-
-QUICK = [history for n in (1, 2) for history in histories(n) if first_letters(history)]
-SLOW = [
-    *(history for clock in ("tied", "backwards") for history in histories(2, clock=clock) if first_letters(history)),
-    *(history for history in histories(2) if not first_letters(history)),
-]
-PARKED = [History(tuple(names.split("-"))) for names in ("bad", "soft-bad", "gone-bad", "bad-soft", "bad-gone")]
-THREE = [
-    History(tuple(names.split("-")))
-    for names in ("soft-xa-soft", "soft-xa-xb", "gone-soft-xa", "xa-soft-xa", "gone-xa-gone")
-]
-
-
-@pytest.fixture(scope="module")
-def workers() -> Iterator[Workers]:
-    with Workers() as workers:
-        yield workers
-
-
-def converges(workers: Workers, history: History) -> None:
-    found = search(workers, history)
+def converges(found: Found) -> None:
     assert found.wrong is None, str(found)
+    assert found.complete
 
 
-@pytest.mark.parametrize("history", QUICK, ids=str)
-def test_one_and_two_states(workers, history):
-    converges(workers, history)
+@pytest.mark.parametrize("history", [*QUICK, *SAMPLE, *PARKED], ids=str)
+def test_an_overtaken_worker_beside_the_owner(history):
+    converges(search(Workers(), history))
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize("history", SLOW, ids=str)
-def test_two_states_with_other_clocks_and_mirrored(workers, history):
-    converges(workers, history)
+@pytest.mark.parametrize("clock", ["tied", "backwards"])
+@pytest.mark.parametrize("names", ["xa-xb", "xa-gone"])
+def test_other_clocks(names, clock):
+    converges(search(Workers(), History.of(names, clock)))
 
 
-@pytest.mark.parametrize("history", PARKED, ids=str)
-def test_an_item_that_is_parked_on_the_way(workers, history):
-    converges(workers, history)
+def test_an_audit_beside_the_owner():
+    converges(search(Workers(), History.of("xa-gone"), others=("audit",)))
 
 
-@pytest.mark.parametrize("history", THREE, ids=str)
-def test_a_sample_of_three_states(workers, history):
-    converges(workers, history)
+def test_a_replay_besides():
+    converges(search(Workers(), History.of("xa"), others=("overtaken", "replay")))
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_an_item_that_is_parked_and_mended(workers):
-    converges(workers, History(("bad", "xa")))
+def test_two_items_that_share_their_batches():
+    """The records of both are in one logical partition, and so are their entries."""
+    one, other = History.of("xa"), History.of("xa", id_="j")
+    converges(search(Workers(ids="ij"), one, other))
+
+
+def undisturbed(writer: type[Writer] = Writer) -> int:
+    """Two items in one page, only one of them touched by another worker: how often the other one starts again."""
+    workers = Workers(writer=writer, ids="ij")
+    histories_ = [History.of("xa"), History.of("xa", id_="j")]
+    converges(Search(workers, histories_, pages=((0,), (0, 1)), kills=False).run())
+    return sum(
+        any(attempt.identity.id == "j" and attempt.put for attempt in track.attempts) for track in workers.tracks
+    )
+
+
+def test_an_item_is_not_disturbed_by_what_befalls_another_one():
+    assert undisturbed() == 0
 
 
 # the search can fail
 
 
-class Forgetful(Writer):
-    """Does not remember what it has put (design 6, step 6)."""
-
-    async def _round(self, attempts: list[Attempt]) -> None:
-        for attempt in attempts:
-            attempt.put.clear()
-        await super()._round(attempts)
+BROKEN: list[tuple[type[Writer], str, str, dict[str, Any]]] = [
+    (broken.Unchecked, "xa-ya", "apart", {}),
+    (broken.Forgetful, "xa-ya", "apart", {"kills": False}),
+    (broken.Hasty, "xa-ya", "apart", {}),
+]
 
 
-def test_without_the_memory_of_what_was_put_an_entry_is_left_behind():
-    with Workers(writer=Forgetful) as workers:
-        found = search(workers, History(("xa", "ya")))
+@pytest.mark.parametrize(("writer", "names", "clock", "options"), BROKEN, ids=lambda value: str(value))
+def test_without_one_part_of_the_protocol_it_goes_wrong(writer, names, clock, options):
+    found = search(Workers(writer=writer), History.of(names, clock), **options)
     assert found.wrong
     assert "fresh rebuild" in found.wrong
     assert found.steps
 
 
-def test_without_the_check_afterwards_an_entry_is_left_behind():
-    loose = replace(RULES, projection=RULES.projection.model_copy(update={"strict": False}))
-    with Workers(rules=loose) as workers:
-        found = search(workers, History(("xa", "ya")))
-    assert found.wrong
-    assert "fresh rebuild" in found.wrong
+def test_a_write_that_fails_for_another_items_sake_is_noticed():
+    assert undisturbed(broken.Careless) > 0
+
+
+# what the search rests on
+
+
+def test_positions_that_were_made_one_behave_alike():
+    workers = Workers()
+    workers.merged = {}
+    converges(search(workers, History.of("xa-gone")))
+    assert workers.check_merging() > len(workers.tracks)
+
+
+def test_without_making_positions_one_it_comes_to_the_same():
+    merged, whole = (search(Workers(merging=merging), History.of("xa-gone")) for merging in (True, False))
+    converges(whole)
+    assert whole.positions > merged.positions
+
+
+def test_mirrored_histories_have_as_many_positions():
+    one, other = (search(Workers(), History.of(names)) for names in ("xa-xb", "yb-ya"))
+    assert one.positions == other.positions
 
 
 def test_the_clocks_differ_where_it_matters():

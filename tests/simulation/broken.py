@@ -1,0 +1,100 @@
+"""Writers that leave out one part of the protocol each: what the searches must notice."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from projections.batches import Write
+from projections.plan import Confirm, Rearrange
+from projections.store import Container, Delete
+from projections.writer import Attempt, Writer
+from tests.simulation.tracks import ANY
+
+
+class Unchecked(Writer):
+    """Does not look at the source after writing (step 7)."""
+
+    async def _still_present(self, attempts: list[Attempt]) -> list[Attempt]:
+        written = [attempt for attempt in attempts if attempt.wrote]
+        others = await super()._still_present([attempt for attempt in attempts if not attempt.wrote])
+        return [*written, *others]
+
+
+class Forgetful(Writer):
+    """Does not remember what it has put (step 6)."""
+
+    async def _round(self, attempts: list[Attempt]) -> None:
+        for attempt in attempts:
+            attempt.put.clear()
+        await super()._round(attempts)
+
+
+class Unguarded(Writer):
+    """Removes entries without If-Match (step 5)."""
+
+    async def _write(self, container: Container, writes: list[tuple[Attempt, Write]]) -> list[str | None]:
+        return await super()._write(container, [(a, _unguarded(write)) for a, write in writes])
+
+
+def _unguarded(write: Write) -> Write:
+    operation = write.operation
+    return replace(write, operation=Delete(operation.id, ANY)) if isinstance(operation, Delete) else write
+
+
+class Blind(Writer):
+    """Does not look again at places that were empty before it wrote the record."""
+
+    async def _look_at_empty_places(self, decided: list[tuple[Attempt, Rearrange]]) -> None:
+        return None
+
+
+class Credulous(Writer):
+    """Believes that a state which looks older is older (design 5)."""
+
+    async def _confirm(self, doubtful: Mapping[Attempt, Confirm]) -> list[Attempt]:
+        for attempt, doubt in doubtful.items():
+            attempt.finished |= doubt.looks_older
+        return await super()._confirm({a: doubt for a, doubt in doubtful.items() if not a.finished})
+
+
+class Guessing(Writer):
+    """Takes a state that is neither newer nor older for the newer one (design 5)."""
+
+    async def _confirm(self, doubtful: Mapping[Attempt, Confirm]) -> list[Attempt]:
+        for attempt in doubtful:
+            attempt.confirmed = True
+        return list(doubtful)
+
+
+class Hasty(Writer):
+    """Puts entries before the record of their places (step 5)."""
+
+    async def _rearrange(self, decided: list[tuple[Attempt, Rearrange]]) -> None:
+        await self._put([(attempt, put) for attempt, decision in decided for put in decision.puts])
+        late: list[tuple[Attempt, Any]] = [
+            (attempt, replace(decision, puts=())) for attempt, decision in decided if not attempt.failed
+        ]
+        await super()._rearrange(late)
+
+
+class Narrow(Writer):
+    """An audit that looks only where the record says the item is, not where it was."""
+
+    async def _read_placements(self, attempts: list[Attempt]) -> None:
+        put = [set(attempt.put) for attempt in attempts]
+        await super()._read_placements(attempts)
+        for attempt, own in zip(attempts, put, strict=True):
+            attempt.put = own
+
+
+class Careless(Writer):
+    """Takes a batch that was refused for refused as a whole: a write fails for another item's sake."""
+
+    async def _write(self, container: Container, writes: list[tuple[Attempt, Write]]) -> list[str | None]:
+        results = await super()._write(container, writes)
+        if any(attempt.failed for attempt, _ in writes):
+            for attempt, _ in writes:
+                attempt.failed = True
+        return results

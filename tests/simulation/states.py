@@ -1,0 +1,121 @@
+"""What the searched items go through: their histories, and what a fresh rebuild makes of a state."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from projections.declare import Index, SoftDelete, Source
+from projections.entries import Rules, State, document, wanted
+from projections.errors import ItemError
+from projections.identity import Identity, Place
+from projections.keys import Key
+from projections.store import Container, Document
+from projections.version import Version
+
+NOW = 1_700_000_000
+SOURCE, TARGET, STATE, LETTERS = (Container("db", name) for name in ("source", "target", "state", "letters"))
+KEYS = {SOURCE: "/s", TARGET: "/k", STATE: "/pk", LETTERS: "/projection"}
+RULES = Rules(
+    Index(
+        name="p",
+        source=Source(container="source", key="/s"),
+        key="/k",
+        deletes=SoftDelete("/deleted"),
+        placement_buckets=1,  # the records of all items are in one logical partition, and share its batches
+    )
+)
+CONTENTS: dict[str, dict[str, Any] | None] = {
+    "xa": {"k": "x", "v": "a"},
+    "xb": {"k": "x", "v": "b"},
+    "ya": {"k": "y", "v": "a"},
+    "yb": {"k": "y", "v": "b"},
+    "soft": {"k": "x", "v": "a", "deleted": True},
+    "bad": {"k": {}, "v": "a"},  # no key: parked
+    "gone": None,
+}
+ENTRIES = ("xa", "xb", "ya", "yb")
+ALL = (*ENTRIES, "soft", "gone")
+CLOCKS = {"apart": lambda n: NOW + n, "tied": lambda n: NOW, "backwards": lambda n: NOW - n}
+
+
+@dataclass(frozen=True)
+class History:
+    """The states an item goes through: names of contents, and how the source's clock runs meanwhile."""
+
+    names: tuple[str, ...]
+    clock: str = "apart"
+    id: str = "i"
+
+    @staticmethod
+    def of(text: str, clock: str = "apart", id_: str = "i") -> History:
+        return History(tuple(text.split("-")), clock, id_)
+
+    @property
+    def identity(self) -> Identity:
+        return Identity(Key.of("s"), self.id)
+
+    @property
+    def last(self) -> int:
+        return len(self.names) - 1
+
+    def item(self, number: int) -> Document | None:
+        content = CONTENTS[self.names[number]] if number >= 0 else None
+        own = {"id": self.id, "s": "s", "_etag": f"s{number}"}
+        return content and {**own, **content, "_ts": CLOCKS[self.clock](number)}
+
+    def state(self, number: int) -> State:
+        """A state as a worker gets it with the feed; of an item that is gone, the last one known."""
+        item = self.item(number)
+        if item is not None:
+            fed = item | {"_lsn": number + 1}
+            return State(self.identity, Version.of(fed, from_feed=True), fed)
+        version = self.state(number - 1).version.gone() if number else Version(deleted=True)
+        return State(self.identity, version, None)
+
+    def present(self, number: int) -> State:
+        """A state as it is read from the source."""
+        item = self.item(number)
+        version = Version.of(item, from_feed=False) if item else Version(deleted=True)
+        return State(self.identity, version, item)
+
+    def __str__(self) -> str:
+        return f"{'-'.join(self.names)} ({self.clock})"
+
+
+def histories(length: int, clock: str = "apart", names: Sequence[str] = ALL) -> Iterator[History]:
+    """Every history of some length, but for mirror images. An item that is gone cannot go again.
+
+    Nothing in the product knows one key or one content from another, so a history in which x and y, or a and b, trade
+    places has the same positions under other names: of these, only the one whose first entry is xa is given.
+    """
+    for chosen in itertools.product(names, repeat=length):
+        entries = [name for name in chosen if name in ENTRIES]
+        if ("gone", "gone") not in itertools.pairwise(chosen) and (not entries or entries[0] == "xa"):
+            yield History(chosen, clock)
+
+
+def rebuilt(rules: Rules, state: State) -> tuple[dict[Place, Document], bool]:
+    """The entries that the item should have, and whether it should be parked."""
+    try:
+        entries = wanted(rules, state, NOW).entries
+    except ItemError:
+        return {}, True
+    return {entry.place: bare(document(entry, state, rules.reserved, NOW)) for entry in entries}, False
+
+
+def bare(doc: Document) -> Document:
+    """A document without its marks: what readers come for."""
+    return {name: value for name, value in doc.items() if not name.startswith("_")}
+
+
+def canonical(doc: Document) -> str:
+    """What tells one stored document from another, etags and counts of attempts apart."""
+    kept = {name: value for name, value in doc.items() if name not in ("_etag", "_ts", "attempts")}
+    for name in ("entries", "former"):
+        if name in kept:
+            kept[name] = sorted(kept[name], key=json.dumps)
+    return json.dumps(kept, sort_keys=True)
