@@ -51,7 +51,7 @@ async def together(calls: Iterable[Coroutine[Any, Any, None]]) -> None:
     """Run calls side by side to their end, each of them; then raise the gravest failure, if any."""
     outcomes = await asyncio.gather(*calls, return_exceptions=True)
     failures = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
-    for grave in (asyncio.CancelledError, FatalError, Exception):
+    for grave in (asyncio.CancelledError, FatalError, BaseException):
         for failure in failures:
             if isinstance(failure, grave):
                 raise failure
