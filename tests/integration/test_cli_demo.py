@@ -47,9 +47,9 @@ async def test_a_small_demo_holds_what_it_says(store: Store) -> None:
     told = story.to_json()
     assert [kind["arrived"] for kind in told["arrivals"]] == [3, 3, 3, 3]
     assert {one["projection"]: one["entries"] for one in told["projections"]}["orders-by-id"] == 100
-    source, projection, followed = told["lookups"]
-    assert source["found"] == projection["found"] == followed["found"] == 1
-    assert projection["requestUnits"] < source["requestUnits"]
+    source, projection, followed, point_read = told["lookups"]
+    assert source["found"] == projection["found"] == followed["found"] == point_read["found"] == 1
+    assert point_read["requestUnits"] < projection["requestUnits"] < source["requestUnits"]
     assert len(notes.said) == 6
     assert len(notes.tables) == 3
     await assert_converged(store, LAYOUT)
