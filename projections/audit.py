@@ -78,8 +78,13 @@ class Audit:
         report = AuditReport()
         loaded = await self._checkpoints.load(await self._store.feed_ranges(self._source))
         await self._checkpoints.begin(loaded)
-        for checkpoint in loaded:
-            async for page in self._settled(checkpoint):
+        going = [(checkpoint, self._settled(checkpoint)) for checkpoint in loaded]
+        while going:  # a page of each range in turn: a busy one does not keep the others waiting
+            for checkpoint, pages in list(going):
+                page = await anext(pages, None)
+                if page is None:
+                    going.remove((checkpoint, pages))
+                    continue
                 await self._look_at(checkpoint, page, report)
                 if stop():
                     report.caught_up = False

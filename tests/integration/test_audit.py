@@ -11,7 +11,7 @@ from projections.audit import Audit, AuditReport
 from projections.declare import Catalog, Index, SoftDelete, Source
 from projections.identity import Place
 from projections.keys import Key
-from projections.store import Create, Delete, Replace
+from projections.store import Create, Delete, Replace, Start
 from projections.worker import Engine
 
 ORDERS = Source(container="orders", key="/customerId")
@@ -138,3 +138,29 @@ async def test_it_goes_on_where_it_stopped(shop: OpenShop) -> None:
     rest = await one.run()
     assert (rest.examined, rest.caught_up) == (15, True)
     await s.assert_converged()
+
+
+async def test_ranges_take_turns(shop: OpenShop) -> None:
+    """One that is never done must not keep the others from being looked at."""
+    s = await shop(CATALOG)
+    source = s.layout.source(BY_STATUS)
+    await (
+        s.store._client.get_database_client(source.database)
+        .get_container_client(source.name)
+        .replace_throughput(20_000)
+    )
+    await s.put(*({"id": str(n), "customerId": f"c{n}", "status": "open"} for n in range(60)))
+    low, high = await s.store.feed_ranges(source)
+    engine = await Engine.open(s.store, s.layout, BY_STATUS)
+    turns = 0
+
+    def twice() -> bool:
+        nonlocal turns
+        turns += 1
+        return turns == 2
+
+    await Audit(s.store, s.layout, engine, page_size=5, now=lambda: time.time() + LATER).run(stop=twice)
+    seen = {entry["_source"]["key"][0] for entry in await s.entries("by-status")}
+    in_low = {i["customerId"] async for page in s.store.changes(source, low, Start(), 100) for i in page.items}
+    in_high = {i["customerId"] async for page in s.store.changes(source, high, Start(), 100) for i in page.items}
+    assert (len(seen & in_low), len(seen & in_high)) == (5, 5)
