@@ -116,12 +116,10 @@ def decide(facts: Facts, now: float) -> Decision:
         return doubt
     if facts.parking and facts.keeping:
         return _mark_parked(facts, have)
-    puts = tuple(_puts(facts))
-    if not facts.tracked:
+    if not facts.tracked or _in_place(facts, have):
+        puts = tuple(_puts(facts))
         return Rewrite(puts) if puts else Nothing()
-    if _in_place(facts, have):
-        return Rewrite(puts) if puts else Nothing()
-    return _rearrange(facts, have, puts, now)
+    return _rearrange(facts, have, now)
 
 
 def _nothing_to_do(facts: Facts, have: list[Place]) -> bool:
@@ -154,20 +152,23 @@ def _in_place(facts: Facts, have: list[Place]) -> bool:
     )
 
 
-def _puts(facts: Facts) -> list[Put]:
+def _puts(facts: Facts, *, unchanged: bool = False) -> list[Put]:
+    """The wanted entries that are not there as they should be; with `unchanged` those, too, that are."""
     puts = []
     for entry in facts.wanted:
         stored = facts.stored.get(entry.place)
         if stored is None:
             puts.append(Put(entry, None))
-        elif stored.hash != entry.hash:
+        elif unchanged or stored.hash != entry.hash:
             puts.append(Put(entry, stored.etag))
     return puts
 
 
-def _rearrange(facts: Facts, have: list[Place], puts: tuple[Put, ...], now: float) -> Rearrange:
+def _rearrange(facts: Facts, have: list[Place], now: float) -> Rearrange:
     want = [entry.place for entry in facts.wanted]
     leaving = [place for place in have if place not in want]
+    # before anything is removed, what stays is written again: an overtaken worker that was to remove it is refused then
+    puts = tuple(_puts(facts, unchanged=bool(leaving)))
     old = facts.placement or Placement(facts.identity, facts.version)
     version = _stamp(facts.version, old.version)
     unparks = old.parked and not facts.parking

@@ -37,6 +37,10 @@ def test_an_audit_beside_the_owner():
     converges(search(Workers(), History.of("xa-gone"), others=("audit",)))
 
 
+def test_readers_see_an_entry_that_moves_away_and_back_all_the_time():
+    converges(search(Workers(), History.of("xa-ya-xa"), readers=True, kills=False))
+
+
 def test_a_replay_besides():
     converges(search(Workers(), History.of("xa"), others=("overtaken", "replay")))
 
@@ -68,15 +72,22 @@ BROKEN: list[tuple[type[Writer], str, str, dict[str, Any]]] = [
     (broken.Unchecked, "xa-ya", "apart", {}),
     (broken.Forgetful, "xa-ya", "apart", {"kills": False}),
     (broken.Hasty, "xa-ya", "apart", {}),
+    (broken.Credulous, "xa-xb", "backwards", {}),
+    (broken.Narrow, "xa-ya", "apart", {}),
 ]
 
 
-@pytest.mark.parametrize(("writer", "names", "clock", "options"), BROKEN, ids=lambda value: str(value))
+@pytest.mark.parametrize(("writer", "names", "clock", "options"), BROKEN, ids=str)
 def test_without_one_part_of_the_protocol_it_goes_wrong(writer, names, clock, options):
     found = search(Workers(writer=writer), History.of(names, clock), **options)
     assert found.wrong
     assert "fresh rebuild" in found.wrong
     assert found.steps
+
+
+def test_without_the_guard_on_removal_readers_miss_an_entry():
+    found = search(Workers(writer=broken.Unguarded), History.of("xa-ya-xb"), readers=True, kills=False)
+    assert found.wrong == "readers see no entry"
 
 
 def test_a_write_that_fails_for_another_items_sake_is_noticed():
