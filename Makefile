@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: demo test test-all check emulator clean
+.PHONY: demo test test-all prove check emulator clean
 
 demo: $(READY)
 	$(BIN)/python -m projections demo
@@ -14,6 +14,9 @@ test: $(READY)
 
 test-all: $(READY)
 	$(BIN)/python -m pytest
+
+prove: $(READY)
+	$(BIN)/python -m tests.prove
 
 check: $(READY)
 	$(BIN)/ruff format --check .

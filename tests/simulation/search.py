@@ -22,6 +22,7 @@ import itertools
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import Any, TypeAlias
 
 from projections.plan import placement_from
@@ -202,7 +203,9 @@ class Search:
 
     def _looks(self, track: Track, which: int, source: int, world: int) -> Iterator[Move]:
         items, at = track.spots[which], self._sources[source]
-        choices = [range(n, last + 1) if i in items else (n,) for i, (n, last) in enumerate(zip(at, self._last))]  # noqa: B905
+        choices = [
+            range(n, last + 1) if i in items else (n,) for i, n, last in zip(count(), at, self._last, strict=False)
+        ]
         for now in itertools.product(*choices):
             following = self._workers.after(track, which, Looked(tuple(now[n] for n in items)))
             yield self._number(self._sources, now), world, following, None

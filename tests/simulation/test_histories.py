@@ -239,7 +239,7 @@ async def converges(history: list[Any]) -> Shop:
     return shop
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(steps(ONE_AT_A_TIME, ONE_AT_A_TIME))
 def test_pages_in_any_order_and_with_failures(history):
     async def run() -> None:
@@ -249,7 +249,7 @@ def test_pages_in_any_order_and_with_failures(history):
     asyncio.run(run())
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(steps(ONE_AT_A_TIME, SIDE_BY_SIDE, SIDE_BY_SIDE))
 def test_two_writers_side_by_side(history):
     asyncio.run(converges(history))
@@ -270,7 +270,7 @@ async def leaves_nothing_hidden(history: list[Any]) -> None:
     assert set(await shop.entries()) <= known
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(steps(KILLED, KILLED))
 def test_what_a_killed_writer_leaves_is_where_audit_looks(history):
     asyncio.run(leaves_nothing_hidden(history))

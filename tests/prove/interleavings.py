@@ -1,0 +1,105 @@
+"""Every interleaving of store calls, for all histories of up to three states."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.prove.report import Part
+from tests.simulation import broken
+from tests.simulation.search import Found, Search
+from tests.simulation.states import ALL, CLOCKS, ENTRIES, History, histories
+from tests.simulation.tracks import Workers
+
+SECONDS = 900.0
+"""For one search, before it is cut off."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """One search."""
+
+    group: str
+    histories: tuple[History, ...]
+    options: dict[str, Any] = field(default_factory=dict)
+    writer: str | None = None  # a broken one, which has to go wrong
+
+    def run(self, seconds: float) -> Found:
+        ids = "".join(history.id for history in self.histories)
+        writer = {"writer": getattr(broken, self.writer)} if self.writer else {}
+        return Search(Workers(ids=ids, **writer), self.histories, **self.options).run(seconds=seconds)
+
+    def __str__(self) -> str:
+        return f"{self.group}: {', '.join(map(str, self.histories))}"
+
+
+def _readers(history: History) -> bool:
+    """Whether readers should find an entry all the time, once there is one."""
+    return all(name in ENTRIES for name in history.names)
+
+
+def jobs() -> Iterator[Job]:
+    for length in (3, 2, 1):
+        for clock in CLOCKS:
+            for history in histories(length, clock):
+                yield Job("an overtaken worker beside the owner", (history,), {"readers": _readers(history)})
+    for length in (3, 2, 1):
+        for clock in CLOCKS if length < 3 else ("apart",):
+            for history in histories(length, clock):
+                yield Job("an audit beside the owner", (history,), {"others": ("audit",)})
+    for length in (2, 1):
+        for history in histories(length):
+            others = ("overtaken", "replay")
+            yield Job("an overtaken worker and a replay beside the owner", (history,), {"others": others})
+    for length in (2, 1):
+        for history in histories(length):
+            for name in ("xa", "ya", "soft"):
+                yield Job("two items that share batches", (history, History.of(name, id_="j")))
+    for other in (*ALL, "bad"):
+        for names in {("bad", other), (other, "bad")} if other != "bad" else {("bad",)}:
+            if names[0] in ("xa", "soft", "gone", "bad"):  # else a mirror image
+                yield Job("an item that is parked on the way", (History(names),))
+
+
+BROKEN = [
+    *(
+        Job("broken on purpose", (History.of("xa-ya"),), {}, name)
+        for name in ("Unchecked", "Forgetful", "Hasty", "Narrow")
+    ),
+    Job("broken on purpose", (History.of("xa-xb", "backwards"),), {}, "Credulous"),
+    Job("broken on purpose", (History.of("xa-ya", "backwards"),), {}, "Credulous"),
+    Job("broken on purpose", (History.of("xa-ya-xb"),), {"readers": True}, "Unguarded"),
+]  # fmt: skip
+
+
+def _run(task: tuple[Job, float]) -> tuple[Job, Found]:
+    job, seconds = task
+    return job, job.run(seconds)
+
+
+def prove(advance: Any, *, processes: int, seconds: float = SECONDS, only: str = "") -> Iterator[Part]:
+    """Run every search; one part for each group."""
+    every = [job for job in [*jobs(), *BROKEN] if only in str(job)]
+    parts = {job.group: Part(job.group) for job in every}
+    positions = dict.fromkeys(parts, 0)
+    longest = dict.fromkeys(parts, (0.0, ""))
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(processes, maxtasksperchild=8) as pool:
+        for job, found in pool.imap_unordered(_run, [(job, seconds) for job in every]):
+            part = parts[job.group]
+            part.runs += 1
+            part.seconds += found.seconds
+            positions[job.group] += found.positions
+            longest[job.group] = max(longest[job.group], (found.seconds, str(job)))
+            if job.writer and not found.wrong:
+                part.divergences.append(f"{job} with {job.writer}: nothing went wrong")
+            elif not job.writer and found.wrong:
+                part.divergences.append(f"{job}: {found}")
+            if not found.complete:
+                part.unfinished.append(f"{job}: {found.positions:,} positions in {found.seconds:.0f} s, then cut off")
+            advance(len(every), str(job))
+    for group, part in parts.items():
+        part.measured = f"{positions[group]:,} positions; longest {longest[group][0]:.0f} s"
+        yield part

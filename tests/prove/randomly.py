@@ -1,0 +1,61 @@
+"""Random histories, every one from a seed of its own: `python -m tests.prove random --seed S` repeats them."""
+
+from __future__ import annotations
+
+import multiprocessing
+import time
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from tests.prove.report import Part
+from tests.simulation.adversity import Found, history, run
+
+CHUNK = 200
+STEPS = 25
+
+
+def shortest(seed: int) -> Found:
+    """The shortest beginning of a history that goes wrong."""
+    for steps in range(1, STEPS + 1):
+        found = run(history(seed, at_most=steps))
+        if found.wrong:
+            return found
+    return run(history(seed))
+
+
+def _chunk(seeds: range) -> tuple[int, list[str], Counter[str], float]:
+    began = time.process_time()
+    wrong, counted = [], Counter[str]()
+    for seed in seeds:
+        found = run(history(seed))
+        counted[f"climate {found.climate}"] += 1
+        counted["audited first"] += found.audited_first
+        counted["items"] += found.items
+        counted.update(found.outcomes)
+        if found.wrong:
+            wrong.append(f"seed {seed}: {shortest(seed)}" if len(wrong) < 3 else f"seed {seed}: {found.wrong}")
+    return len(seeds), wrong, counted, time.process_time() - began
+
+
+def prove(advance: Any, *, processes: int, seed: int, number: int) -> Iterator[Part]:
+    """Run so many histories."""
+    part, counted = Part("random histories"), Counter[str]()
+    first = seed * 1_000_000_000
+    chunks = [range(n, min(n + CHUNK, first + number)) for n in range(first, first + number, CHUNK)]
+    with multiprocessing.get_context("spawn").Pool(processes) as pool:
+        for runs, wrong, found, seconds in pool.imap_unordered(_chunk, chunks):
+            part.runs += runs
+            part.divergences += wrong
+            part.seconds += seconds
+            counted.update(found)
+            advance(number, f"{len(part.divergences)} divergences", by=runs)
+    ends = ", ".join(f"{counted[name]:,} {word}" for name, word in ENDS.items())
+    part.measured = f"{counted['items']:,} items = {ends}; {counted['audited first']:,} histories needed an audit"
+    reflected = sum(counted[name] for name in ENDS)
+    if reflected != counted["items"]:
+        part.divergences.append(f"{reflected} items are accounted for, of {counted['items']}")
+    yield part
+
+
+ENDS = {"unchanged": "reflected", "skipped": "left out by a rule", "parked": "parked"}
