@@ -16,6 +16,9 @@ from tests.simulation.tracks import Workers
 SECONDS = 900.0
 """For one search, before it is cut off."""
 
+MOST_TRACKS = 100_000
+"""Remembered by one process."""
+
 
 @dataclass(frozen=True)
 class Job:
@@ -27,12 +30,23 @@ class Job:
     writer: str | None = None  # a broken one, which has to go wrong
 
     def run(self, seconds: float) -> Found:
-        ids = "".join(history.id for history in self.histories)
-        writer = {"writer": getattr(broken, self.writer)} if self.writer else {}
-        return Search(Workers(ids=ids, **writer), self.histories, **self.options).run(seconds=seconds)
+        workers = _workers("".join(history.id for history in self.histories), self.writer)
+        return Search(workers, self.histories, **self.options).run(seconds=seconds)
 
     def __str__(self) -> str:
         return f"{self.group}: {', '.join(map(str, self.histories))}"
+
+
+_known: dict[tuple[str, str | None], Workers] = {}
+
+
+def _workers(ids: str, writer: str | None) -> Workers:
+    """What is remembered of writers serves for all histories with the same states in them."""
+    known = _known.get((ids, writer))
+    if known is None or len(known.tracks) > MOST_TRACKS:
+        options = {"writer": getattr(broken, writer)} if writer else {}
+        known = _known[ids, writer] = Workers(ids=ids, **options)
+    return known
 
 
 def _readers(history: History) -> bool:
@@ -86,7 +100,7 @@ def prove(advance: Any, *, processes: int, seconds: float = SECONDS, only: str =
     positions = dict.fromkeys(parts, 0)
     longest = dict.fromkeys(parts, (0.0, ""))
     context = multiprocessing.get_context("spawn")
-    with context.Pool(processes, maxtasksperchild=8) as pool:
+    with context.Pool(processes, maxtasksperchild=60) as pool:
         for job, found in pool.imap_unordered(_run, [(job, seconds) for job in every]):
             part = parts[job.group]
             part.runs += 1

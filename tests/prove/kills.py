@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from projections.cosmos import connect
+from projections.declare import Index
 from projections.errors import ProjectionsError
 from projections.example import catalog
 from projections.feed import Checkpoints
@@ -26,6 +27,7 @@ from tests.prove.report import Part
 
 ORDERS = 5_000
 EMULATOR_DIES_EVERY = 40
+LAYOUT = Layout(catalog, "shop")
 
 
 def order(chance: random.Random, number: int) -> dict[str, Any]:
@@ -44,47 +46,76 @@ def order(chance: random.Random, number: int) -> dict[str, Any]:
     return item
 
 
-class Writers(threading.Thread):
-    """Somebody who changes orders all the time, until so many changes have been made."""
+class Background(threading.Thread):
+    """Somebody else who uses the store, and comes back when the emulator does."""
 
-    def __init__(self, emulator: EmulatorProcess, changes: int, seconds: float, seed: int) -> None:
+    def __init__(self, emulator: EmulatorProcess) -> None:
         super().__init__(daemon=True)
         self._emulator = emulator
-        self._chance = random.Random(seed)
-        self.left = changes
-        self._pace = changes / seconds
-        self.hurry = threading.Event()
+        self.over = threading.Event()
         self.failed: BaseException | None = None
 
     def run(self) -> None:
         try:
-            asyncio.run(self._write())
+            asyncio.run(self._come_and_go())
         except BaseException as error:
             self.failed = error
 
-    async def _write(self) -> None:
-        began, made = time.monotonic(), 0
-        while self.left > 0:
+    async def _come_and_go(self) -> None:
+        while not self.over.is_set():
             try:
                 async with connect(Settings(self._emulator.url, self._emulator.connection_string)) as opened:
-                    store: Store = PatientStore(opened, 10)
-                    while self.left > 0:
-                        due = self.left if self.hurry.is_set() else int((time.monotonic() - began) * self._pace) - made
-                        batch = min(self.left, due, 16)
-                        if batch < 1:
-                            await asyncio.sleep(0.05)
-                            continue
-                        await asyncio.gather(*(self._change(store) for _ in range(batch)))
-                        made += batch
-                        self.left -= batch
+                    while not self.over.is_set():
+                        await self.work(PatientStore(opened, 10))
             except ProjectionsError:
-                await asyncio.sleep(0.2)  # the emulator is away
+                await asyncio.sleep(0.1)  # the emulator is away
+
+    async def work(self, store: Store) -> None:
+        raise NotImplementedError
+
+    def end(self) -> None:
+        self.over.set()
+        self.join()
+        if self.failed:
+            raise self.failed
+
+
+class Writers(Background):
+    """Changes orders, as many as are `allowed` by now."""
+
+    def __init__(self, emulator: EmulatorProcess, seed: int) -> None:
+        super().__init__(emulator)
+        self._chance = random.Random(seed)
+        self.allowed = self.made = 0
+
+    async def work(self, store: Store) -> None:
+        batch = min(8, self.allowed - self.made)
+        if batch > 0:
+            await asyncio.gather(*(self._change(store) for _ in range(batch)))
+            self.made += batch
+        else:
+            await asyncio.sleep(0.02)
 
     async def _change(self, store: Store) -> None:
         item = order(self._chance, self._chance.randrange(ORDERS))
-        await store.write(
-            Layout(catalog, "shop").source(catalog.projections[0]), Key.of(item["customerId"]), [Upsert(item)]
-        )
+        await store.write(LAYOUT.source(catalog.projections[0]), Key.of(item["customerId"]), [Upsert(item)])
+
+
+class Watch(Background):
+    """Sees how far the workers have come."""
+
+    outcomes = 0
+
+    async def work(self, store: Store) -> None:
+        self.outcomes = await _counted(store)
+        await asyncio.sleep(0.03)
+
+    def wait(self, seconds: float) -> bool:
+        """Until there is more than now; whether there was in time."""
+        before, deadline = self.outcomes, time.monotonic() + seconds
+        while self.outcomes == before and time.monotonic() < deadline:
+            time.sleep(0.01)
+        return self.outcomes != before
 
 
 def prove(advance: Any, *, seed: int, kills: int, changes: int) -> Iterator[Part]:
@@ -103,30 +134,49 @@ def prove(advance: Any, *, seed: int, kills: int, changes: int) -> Iterator[Part
 
 def _run(part: Part, emulator: EmulatorProcess, advance: Any, chance: random.Random, kills: int, changes: int) -> None:
     run(["init"], emulator.connection_string)
-    writers = Writers(emulator, changes, kills * 2.2, chance.randrange(2**32))
+    writers, watch = Writers(emulator, chance.randrange(2**32)), Watch(emulator)
     writers.start()
-    restarts = 0
+    watch.start()
+    restarts = at_work = 0
     while part.runs < kills:
         worker = start(["run"], emulator.connection_string)
-        if part.runs % EMULATOR_DIES_EVERY == EMULATOR_DIES_EVERY - 1:
-            time.sleep(chance.uniform(0.5, 1.5))
+        writers.allowed = int(changes * (part.runs + 0.5) / kills)
+        if part.runs % EMULATOR_DIES_EVERY == EMULATOR_DIES_EVERY - 1 and restarts <= part.runs // EMULATOR_DIES_EVERY:
+            time.sleep(chance.uniform(0.5, 2.0))
             emulator.kill()
             emulator.start()
             restarts += 1
-        if kill_after(worker, chance.uniform(0.9, 2.6)):
+        busy = watch.wait(chance.choice((1.0, 10.0, 10.0, 10.0)))  # some die before they have begun
+        writers.allowed = int(changes * (part.runs + 1) / kills)
+        if kill_after(worker, chance.uniform(0.0, 0.4)):
+            at_work += busy
             part.runs += 1
-            advance(kills, f"{writers.left:,} changes to come")
-    writers.hurry.set()
-    writers.join()
-    if writers.failed:
-        raise writers.failed
+            advance(kills, f"{writers.made:,} changes, {watch.outcomes:,} outcomes")
+    while writers.made < changes and not writers.failed:
+        time.sleep(0.05)
+    writers.end()
+    watch.end()
     run(["run", "--until-caught-up"], emulator.connection_string, timeout=1800)
     said = asyncio.run(_check(part, emulator))
-    part.measured = f"{changes:,} changes of {ORDERS:,} orders, emulator killed {restarts} times; {said}"
+    part.measured = (
+        f"{at_work} of them at work; {changes:,} changes of {ORDERS:,} orders, emulator killed {restarts} times; "
+        f"{watch.outcomes:,} outcomes before the last run; {said}"
+    )
+
+
+async def _counted(store: Store) -> int:
+    return sum([await _outcomes(store, LAYOUT, projection) for projection in catalog])
+
+
+async def _outcomes(store: Store, layout: Layout, projection: Index) -> int:
+    """The outcomes that were stored with the positions."""
+    ranges = await store.feed_ranges(layout.source(projection))
+    stored = await Checkpoints(store, layout.state, projection.full_name).load(ranges)
+    return sum(checkpoint.tally.total for checkpoint in stored)
 
 
 async def _check(part: Part, emulator: EmulatorProcess) -> str:
-    layout, said = Layout(catalog, "shop"), []
+    layout, said = LAYOUT, []
     async with connect(Settings(emulator.url, emulator.connection_string)) as store:
         try:
             await assert_converged(store, layout)
@@ -136,9 +186,7 @@ async def _check(part: Part, emulator: EmulatorProcess) -> str:
             items = await documents(store, layout.source(projection))
             expected, bad = rebuild(layout, projection, items)
             entries = len(await documents(store, layout.target(projection)))
-            ranges = await store.feed_ranges(layout.source(projection))
-            stored = await Checkpoints(store, layout.state, projection.full_name).load(ranges)
-            counted = sum(checkpoint.tally.total for checkpoint in stored)
+            counted = await _outcomes(store, layout, projection)
             left_out = len(items) - len(expected) - len(bad)
             said.append(
                 f"{projection.name}: {len(items):,} items = {entries:,} + {left_out:,} left out + {len(bad):,} parked"

@@ -23,6 +23,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
+from struct import Struct
 from typing import Any, TypeAlias
 
 from projections.plan import placement_from
@@ -34,14 +35,6 @@ Position: TypeAlias = tuple[int, ...]
 was killed (1), of the workers' tracks (the owner's is the last)."""
 Move: TypeAlias = tuple[int, int, int, frozenset[int] | None]
 """What one worker's next call leads to: the source's states, what the spots hold, its track; the spots it wrote to."""
-
-
-def _packed(position: Position) -> int:
-    """The same as one number, which needs less memory."""
-    packed = 0
-    for number in position:
-        packed = packed << 24 | number
-    return packed
 
 
 @dataclass(frozen=True)
@@ -84,17 +77,19 @@ class Search:
         self._last = tuple(history.last for history in histories)
         self._sources: list[tuple[int, ...]] = [(-1,) * len(histories)]  # states of the source, as met
         self._worlds: list[tuple[int, ...]] = [(0,) * len(workers.spots)]  # what the spots hold, as met
+        self._entry_counts = [0]  # of each of these worlds
         self._numbers: dict[Any, int] = {(False, self._sources[0]): 0, (True, self._worlds[0]): 0}
         self._starts: dict[tuple[int, int], list[Move]] = {}
         self._moves: dict[tuple[int, int, int], list[tuple[int, Move]]] = {}
+        self._outdated: dict[tuple[int, frozenset[int]], int] = {}
         self._verdicts: dict[Any, str | None] = {}
-        workers.know(histories)
 
     def run(self, at_most: int | None = None, seconds: float | None = None) -> Found:
         """Visit every position that can be reached, unless there are too many."""
         began = time.perf_counter()
         start = (0, 0, 0, 0, *(IDLE for _ in self._others), IDLE)
-        seen, open_ = {_packed(start)}, [start]
+        pack = Struct(f"{len(start)}I").pack  # as text of bytes a position needs less memory
+        seen, open_ = {pack(*start)}, [start]
         while open_:
             position = open_.pop()
             wrong = self._check(position)
@@ -102,8 +97,8 @@ class Search:
                 names = ", ".join(map(str, self._histories))
                 way = self._way(start, position)
                 return Found(len(seen), time.perf_counter() - began, wrong=f"{names}: {wrong}", steps=way)
-            for following in map(self._sorted, self._steps(position)):
-                packed = _packed(following)
+            for following in self._steps(position):
+                packed = pack(*following)
                 if packed not in seen:
                     seen.add(packed)
                     open_.append(following)
@@ -116,7 +111,7 @@ class Search:
 
     def _sorted(self, position: Position) -> Position:
         """The same with its workers in order: two that do the same may trade places."""
-        if self._alike and position[4] > position[5]:
+        if position[4] > position[5]:
             return (*position[:4], position[5], position[4], *position[6:])
         return position
 
@@ -127,7 +122,7 @@ class Search:
         while goal not in came:
             reached = []
             for position in layer:
-                for following in map(self._sorted, self._steps(position)):
+                for following in self._steps(position):
                     if following not in came:
                         came[following] = position
                         reached.append(following)
@@ -154,28 +149,40 @@ class Search:
 
     # what can happen next
 
-    def _steps(self, position: Position) -> Iterator[Position]:
+    def _steps(self, position: Position) -> list[Position]:
+        """Everything that can happen next."""
         source, world, given, killed, *tracks = position
+        found: list[Position] = []
         for number, track in enumerate(tracks):
             owns = number == len(self._others)
             if track > DEAD:
-                for _, (source_, world_, following, written) in self._calls(track, source, world):
-                    after = list(tracks)
-                    if written:
-                        for n, other in enumerate(tracks):
-                            if other > DEAD:
-                                after[n] = self._workers.outdated(other, written)
+                moves = self._moves.get((track, source, world))
+                for _, (source_, world_, following, written) in moves or self._calls(track, source, world):
+                    after = self._others_after(tracks, written) if written else tracks[:]
                     after[number] = following
-                    yield (source_, world_, given, killed, *after)
+                    found.append((source_, world_, given, killed, *after))
                     if written and self._kills and following != DONE:
                         after[number] = IDLE if owns else DEAD
-                        yield (source_, world_, given, 1, *after)
+                        found.append((source_, world_, given, 1, *after))
             elif track == IDLE or (track == DONE and owns):
                 for source_, _, following, _ in self._begins(number, source):
                     if track == IDLE or source_ != given:
-                        after = list(tracks)
+                        after = tracks[:]
                         after[number] = following
-                        yield (source_, world, source_ if owns else given, killed, *after)
+                        found.append((source_, world, source_ if owns else given, killed, *after))
+        return list(map(self._sorted, found)) if self._alike else found
+
+    def _others_after(self, tracks: list[int], written: frozenset[int]) -> list[int]:
+        """Where workers are when somebody else wrote to some spots."""
+        after = []
+        for track in tracks:
+            if track > DEAD:
+                key = track, written
+                if key not in self._outdated:
+                    self._outdated[key] = self._workers.outdated(track, written)
+                track = self._outdated[key]
+            after.append(track)
+        return after
 
     def _begins(self, number: int, source: int) -> list[Move]:
         """How a worker may start: with the states that the source has, now or later."""
@@ -207,7 +214,9 @@ class Search:
             range(n, last + 1) if i in items else (n,) for i, n, last in zip(count(), at, self._last, strict=False)
         ]
         for now in itertools.product(*choices):
-            following = self._workers.after(track, which, Looked(tuple(now[n] for n in items)))
+            following = self._workers.after(
+                track, which, Looked(tuple(self._histories[n].looks(now[n]) for n in items))
+            )
             yield self._number(self._sources, now), world, following, None
 
     def _acts(self, track: Track, which: int, source: int, world: int) -> Iterator[Move]:
@@ -225,6 +234,9 @@ class Search:
         if key not in self._numbers:
             self._numbers[key] = len(known)
             known.append(what)
+            if known is self._worlds:
+                spots = self._workers.spots
+                self._entry_counts.append(sum(n > 0 and spot[0] == TARGET for n, spot in zip(what, spots, strict=True)))
         return self._numbers[key]
 
     # what is wrong
@@ -242,8 +254,7 @@ class Search:
 
     def _entries(self, position: Position) -> int:
         """How many entries there are."""
-        spots = self._workers.spots
-        return sum(n > 0 and spots[i][0] == TARGET for i, n in enumerate(self._worlds[position[1]]))
+        return self._entry_counts[position[1]]
 
     def _audited(self, spots: tuple[int, ...]) -> tuple[int, ...]:
         """What the spots hold after an audit that nobody disturbs."""
@@ -253,7 +264,7 @@ class Search:
             here = self._workers.tracks[track]
             at = here.spots[0]
             if here.calls[0].container == SOURCE:
-                track = self._workers.after(here, 0, Looked(tuple(self._last[n] for n in at)))
+                track = self._workers.after(here, 0, Looked(tuple(self._histories[n].looks(self._last[n]) for n in at)))
                 continue
             track, left = self._workers.carry_out(here, 0, tuple(held[n] for n in at))
             for n, document in zip(at, left or (), strict=False):

@@ -62,10 +62,12 @@ class History:
     def last(self) -> int:
         return len(self.names) - 1
 
+    def looks(self, number: int) -> tuple[str, int, str]:
+        """All that an item of the source follows from."""
+        return (self.names[number], number, self.clock) if number >= 0 else ("gone", -1, self.clock)
+
     def item(self, number: int) -> Document | None:
-        content = CONTENTS[self.names[number]] if number >= 0 else None
-        own = {"id": self.id, "s": "s", "_etag": f"s{number}"}
-        return content and {**own, **content, "_ts": CLOCKS[self.clock](number)}
+        return made(self.id, *self.looks(number))
 
     def state(self, number: int) -> State:
         """A state as a worker gets it with the feed; of an item that is gone, the last one known."""
@@ -84,6 +86,12 @@ class History:
 
     def __str__(self) -> str:
         return f"{'-'.join(self.names)} ({self.clock})"
+
+
+def made(id_: str, name: str, number: int, clock: str) -> Document | None:
+    """An item of the source, unless it is gone."""
+    content = CONTENTS[name]
+    return content and {"id": id_, "s": "s", "_etag": f"s{number}", **content, "_ts": CLOCKS[clock](number)}
 
 
 def histories(length: int, clock: str = "apart", names: Sequence[str] = ALL) -> Iterator[History]:

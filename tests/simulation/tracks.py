@@ -32,7 +32,7 @@ from projections.keys import Key
 from projections.memory import MemoryStore, _Data
 from projections.store import Container, Delete, Description, Document, WriteError
 from projections.writer import Attempt, Places, Writer
-from tests.simulation.states import KEYS, LETTERS, NOW, RULES, SOURCE, STATE, TARGET, History, canonical
+from tests.simulation.states import KEYS, LETTERS, NOW, RULES, SOURCE, STATE, TARGET, History, canonical, made
 
 IDLE, DONE, DEAD = 0, 1, 2
 """Tracks of a worker that has not started, has finished, was killed."""
@@ -86,9 +86,9 @@ class Answer:
 
 @dataclass(frozen=True)
 class Looked:
-    """What the source had of items: the numbers of their states."""
+    """What the source had of items: of each the name of its content, the number of its state, and the clock."""
 
-    numbers: tuple[int, ...]
+    states: tuple[tuple[str, int, str], ...]
 
     def outdated(self, spots: Collection[int]) -> Looked:
         return self
@@ -315,8 +315,6 @@ class Workers:
         self._tracks: dict[Any, int] = {}
         self._positions: dict[Any, int] = {}
         self._outdated: dict[Any, int] = {}
-        self._sources: dict[tuple[str, int], Document | None] = {}
-        self._tag: Any = None
         self.merged: dict[int, list[Any]] | None = None  # what was made one, where somebody wants to know
         self._steps: dict[Any, int] = {}
 
@@ -333,11 +331,6 @@ class Workers:
             self._document_numbers[text] = len(self.documents)
             self.documents.append({name: value for name, value in document.items() if name not in ("_etag", "_ts")})
         return self._document_numbers[text]
-
-    def know(self, histories: Sequence[History]) -> None:
-        """The histories that the items have from here on."""
-        self._sources = {(h.id, number): h.item(number) for h in histories for number in range(-1, h.last + 1)}
-        self._tag = tuple(str(history) for history in histories)
 
     # tracks
 
@@ -378,7 +371,7 @@ class Workers:
         return sum(len(members) for members in merged.values())
 
     def _at(self, attempts: list[Attempt], shown: Any, answers: tuple[Given, ...]) -> int:
-        key = self._tag, shown, answers
+        key = shown, answers
         if key not in self._tracks:
             self._tracks[key] = self._run(attempts, shown, answers)
         return self._tracks[key]
@@ -396,7 +389,7 @@ class Workers:
         since = running.since if self._merging and running.stage is not Stage.READING else 0
         rests = running.resting() if since else shown
         running.leave()
-        position = self._tag, rests, answers[since:]
+        position = rests, answers[since:]
         if position not in self._positions:
             track = Track(attempts, shown, answers, calls)
             track.number = self._positions[position] = len(self.tracks)
@@ -418,8 +411,8 @@ class Workers:
     def _value(self, call: Call, answer: Answer | Looked) -> Any:
         """An answer as the writer gets it."""
         if isinstance(answer, Looked):
-            places = call.arguments[0]
-            items = {p: self._sources[p.id, n] for p, n in zip(places, answer.numbers, strict=True)}
+            shown = zip(call.arguments[0], answer.states, strict=True)
+            items = {place: made(place.id, *state) for place, state in shown}
             return {place: item for place, item in items.items() if item}
         if answer.refused is not None:
             return WriteError(answer.refused, ConflictError("refused"))
