@@ -55,19 +55,27 @@ class Page:
 
 
 @dataclass(frozen=True, slots=True)
-class Create:
+class _Put:
     document: Document
+
+    @property
+    def id(self) -> str:
+        return str(self.document["id"])
 
 
 @dataclass(frozen=True, slots=True)
-class Replace:
-    document: Document
+class Create(_Put):
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Replace(_Put):
     etag: str
 
 
 @dataclass(frozen=True, slots=True)
-class Upsert:
-    document: Document
+class Upsert(_Put):
+    pass
 
 
 @dataclass(frozen=True, slots=True)

@@ -188,7 +188,7 @@ async def logged(
 ) -> list[str | None]:
     """Write, and keep what was written for readers who lag."""
     etags = await store.write(container, key, operations)
-    ids = [o.id if isinstance(o, Delete) else o.document["id"] for o in operations]
+    ids = [operation.id for operation in operations]
     held = store._containers[container].documents
     log.add(container, {Place(id_, key): held.get(Place(id_, key)) for id_ in ids})
     return etags

@@ -112,14 +112,14 @@ async def test_results_come_in_the_order_of_the_writes(store):
     writes = [create(f"{n:03}", key="xyz"[n % 3]) for n in range(250)]
     etags = await send(store, *writes)
     for write, etag in zip(writes, etags, strict=True):
-        place = Place(write.operation.document["id"], write.key)
+        place = Place(write.operation.id, write.key)
         assert (await store.read(TARGET, [place]))[place]["_etag"] == etag
 
 
 async def test_the_order_within_a_partition_is_kept_in_a_batch(store):
     await send(store, *[create(f"{n:03}") for n in range(150)])
     for _, operations in store.batches:
-        sent = [operation.document["id"] for operation in operations]
+        sent = [operation.id for operation in operations]
         assert sent == sorted(sent)
 
 
