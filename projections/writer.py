@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -68,6 +68,17 @@ class Places:
     source: Container
     target: Container
     state: Container
+
+
+@dataclass(frozen=True)
+class Left:
+    """What an attempt that was cut off may have left: entries, and a dead letter of a state that is no longer."""
+
+    put: Collection[Place] = ()
+    lettered: bool = False
+
+
+NOTHING_LEFT: Final = Left()
 
 
 @dataclass(eq=False)
@@ -141,7 +152,7 @@ class Writer:
         self._now = now
         self._monotonic = monotonic
         self._sleep = sleep
-        self._unsettled: dict[Identity, set[Place]] = {}  # what was put for items whose last call failed
+        self._unsettled: dict[Identity, Left] = {}  # by items whose last call failed
 
     async def apply(
         self, states: Iterable[State], read_at: float | None = None, *, audit: bool = False, retried: bool = False
@@ -157,18 +168,18 @@ class Writer:
             FatalError: nothing can work until somebody mends the set-up.
         """
         read_at = self._monotonic() if read_at is None else read_at
-        attempts = [
-            Attempt(state, read_at, put=self._unsettled.pop(state.identity, set()), audit=audit) for state in states
-        ]
+        attempts = [Attempt(state, read_at, audit=audit, retried=retried) for state in states]
         for attempt in attempts:
-            attempt.retried = retried
+            left = self._unsettled.pop(attempt.identity, NOTHING_LEFT)
+            attempt.put, attempt.lettered = set(left.put), left.lettered
         try:
             await self._rounds(attempts)
         except TransientError as error:
             self._unsettled = dict(list(self._unsettled.items())[-MAX_UNSETTLED:])
-            self._unsettled |= {a.identity: a.put for a in attempts if a.put and not a.finished}
+            going = [attempt for attempt in attempts if not attempt.finished]
+            self._unsettled |= {a.identity: Left(a.put, a.lettered) for a in going if a.put or a.lettered}
             done = [attempt.result() for attempt in attempts if attempt.finished]
-            raise UnfinishedError(error, done, [a.state for a in attempts if not a.finished]) from error
+            raise UnfinishedError(error, done, [a.state for a in going]) from error
         return [attempt.result() for attempt in attempts]
 
     def foresee(self, state: State) -> Result:

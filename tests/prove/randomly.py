@@ -49,7 +49,7 @@ def prove(advance: Any, *, processes: int, seed: int, number: int) -> Iterator[P
             part.divergences += wrong
             part.seconds += seconds
             counted.update(found)
-            advance(number, f"{len(part.divergences)} divergences", by=runs)
+            advance(number, wrong[0] if wrong else f"{len(part.divergences)} divergences", by=runs)
     ends = ", ".join(f"{counted[name]:,} {word}" for name, word in ENDS.items())
     part.measured = f"{counted['items']:,} items = {ends}; {counted['audited first']:,} histories needed an audit"
     reflected = sum(counted[name] for name in ENDS)

@@ -1,0 +1,56 @@
+"""What a call that was cut off has left is known to the next one."""
+
+from __future__ import annotations
+
+import pytest
+
+from projections.deadletters import DeadLetters
+from projections.entries import Rules, State
+from projections.errors import TransientError
+from projections.identity import Identity
+from projections.keys import Key
+from projections.memory import MemoryStore
+from projections.outcomes import Outcome
+from projections.store import Container, Description, Document, Upsert
+from projections.version import Version
+from projections.writer import Places, UnfinishedError, Writer
+from tests.support import index
+
+SOURCE, TARGET, STATE, LETTERS = (Container("db", name) for name in ("orders", "p", "state", "letters"))
+PLACE = Key.of("s1")
+
+
+async def test_a_letter_of_a_call_that_was_cut_off_goes_when_the_item_has_been_mended() -> None:
+    failing: set[Container] = set()
+
+    async def before(name: str, container: Container) -> None:
+        if container in failing and name == "write":
+            raise TransientError("busy")
+
+    store = MemoryStore(before=before)
+    for container, path in ((SOURCE, "/shop"), (TARGET, "/status"), (STATE, "/pk")):
+        await store.create_container(Description(container, (path,)))
+    await store.create_container(DeadLetters.description(LETTERS))
+    writer = Writer(store, Rules(index()), Places(SOURCE, TARGET, STATE), DeadLetters(store, LETTERS, "by-status@1"))
+
+    bad = await changed(store, {"id": "o1", "shop": "s1", "status": {}})
+    failing.add(STATE)  # the letter is written, the placement record is not
+    with pytest.raises(UnfinishedError):
+        await writer.apply([bad])
+    assert len(await documents(store, LETTERS)) == 1
+    failing.clear()
+    mended = await changed(store, {"id": "o1", "shop": "s1", "status": "open"})
+    [result] = await writer.apply([mended])
+
+    assert result.outcome is Outcome.WRITTEN
+    assert await documents(store, LETTERS) == []
+
+
+async def changed(store: MemoryStore, item: Document) -> State:
+    await store.write(SOURCE, PLACE, [Upsert(item)])
+    [stored] = await documents(store, SOURCE)
+    return State(Identity(PLACE, "o1"), Version.of(stored, from_feed=False), stored)
+
+
+async def documents(store: MemoryStore, container: Container) -> list[Document]:
+    return [document async for page in store.query(container, "SELECT * FROM c", {}) for document in page]
