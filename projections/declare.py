@@ -162,9 +162,9 @@ class Index(Projection):
             raise ValueError("give include or exclude, not both")
         for path in self.exclude:
             names = parse_path(path)
-            if any(key[: len(names)] == names for key in self.key.fields):
+            if any(parse_path(key)[: len(names)] == names for key in self.key.copied):
                 raise ValueError(f"exclude: {path} holds the key; an entry cannot be without it")
-        for key in self.key.fields:
+        for key in map(parse_path, self.key.copied):
             if key == ("id",):
                 raise ValueError("key: /id is the entry's own id; use the path of another field")
             if key[0] == "ttl" or STORES_OWN.fullmatch(key[0]):

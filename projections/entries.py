@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from projections.declare import Index
 from projections.errors import ItemError, TooLargeError
 from projections.identity import Identity, Place
-from projections.keys import UNDEFINED, Key, KeyValue, at, fitting, parse_path, problem
+from projections.keys import UNDEFINED, Key, Owner, at, fitting, parse_path, problem
 from projections.version import Version
 from projections.where import kind, same
 
@@ -83,7 +83,7 @@ def wanted(rules: Rules, state: State, now: float) -> Wanted:
     if skip:
         return Wanted(skip=skip, notes=notes)
     _validate(projection, rules.reserved, item)
-    key = _key(projection, item)
+    key = _key(projection, item, state.identity)
     if isinstance(key, str):
         return Wanted(skip=key, notes=notes)
     return Wanted((_entry(rules, state.identity, item, key),), notes=notes)
@@ -141,18 +141,16 @@ def _validate(projection: Index, reserved: str, item: Mapping[str, Any]) -> None
         raise ItemError(f"{projection.model.__name__} raised {type(error).__name__}", hint="mend the model") from error
 
 
-def _key(projection: Index, item: Mapping[str, Any]) -> Key | Skip:
-    values: list[KeyValue] = []
-    for path, value in zip(projection.key.paths, projection.key.key(item), strict=True):
-        reason = problem(value)
+def _key(projection: Index, item: Mapping[str, Any], owner: Owner) -> Key | Skip:
+    for path in projection.key.inputs:
+        reason = problem(at(item, parse_path(path)))
         rule = {None: "keep", "missing": projection.missing, "null": projection.null, "other": projection.other}[reason]
         if rule == "deadletter":
             what = "no scalar" if reason == "other" else reason
             raise ItemError(f"the key {path} is {what}", path=path, hint="mend the item")
         if rule == "skip":
             return _SKIPS[str(reason)]
-        values.append(value)
-    return fitting(Key.of(*values))
+    return fitting(Key.of(*projection.key.values(item, owner)))
 
 
 _SKIPS: Final[Mapping[str, Skip]] = {"missing": "missing key", "null": "null key", "other": "key is no scalar"}
@@ -174,7 +172,7 @@ def _content(projection: Index, item: Mapping[str, Any]) -> dict[str, Any]:
             _drop(content, parse_path(path))
     else:
         content = {}
-        for names in (*map(parse_path, projection.include), *projection.key.fields):
+        for names in map(parse_path, (*projection.include, *projection.key.copied)):
             _copy(item, content, names)
     content.pop("id", None)
     content.pop("ttl", None)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
-from projections.keys import Key, Strategy
+from projections.keys import Key, Plain
 
 READABLE: Final = 64
 """How many characters of the source id an entry id shows."""
@@ -24,9 +24,9 @@ class Identity:
     id: str
 
     @staticmethod
-    def of(item: Mapping[str, Any], key: Strategy) -> Identity:
+    def of(item: Mapping[str, Any], key: Plain) -> Identity:
         """The identity of an item as its source knows it."""
-        return Identity(Key.of(*key.key(item)), item["id"])
+        return Identity(Key.of(*key.of(item)), item["id"])
 
     @staticmethod
     def from_stored(stored: Mapping[str, Any]) -> Identity:

@@ -94,22 +94,49 @@ def parse_path(text: str) -> tuple[str, ...]:
     return tuple(part.strip('"') for part in text[1:].split("/"))
 
 
+class Owner(Protocol):
+    """Whose key is computed: an entry, before it has a place."""
+
+    @property
+    def entry_id(self) -> str:
+        """The entry's own id."""
+
+    @property
+    def digest(self) -> bytes:
+        """32 bytes that are stable, and spread evenly over entries."""
+
+
 class Strategy(Protocol):
-    """How a key is computed from an item."""
+    """How a key is computed from an item: the write side (`values`) and the read side (`ask`)."""
 
     @property
     def paths(self) -> tuple[str, ...]:
         """The partition key paths of a container keyed so, one a level."""
 
     @property
-    def fields(self) -> tuple[tuple[str, ...], ...]:
-        """The item's fields that an entry must hold so that the store finds its key in it."""
+    def inputs(self) -> tuple[str, ...]:
+        """The paths of the item that the key is made from; rules for missing and null values go by these."""
 
-    def key(self, item: Mapping[str, Any]) -> tuple[Any, ...]:
-        """One raw value a level; UNDEFINED where there is none. They may be unfit as a key: see `problem`."""
+    @property
+    def copied(self) -> tuple[str, ...]:
+        """Those of `paths` where the store finds the item's own value, so that an entry has to hold it."""
 
-    def ask(self, *values: KeyValue) -> list[Key]:
-        """The keys to ask for to find every entry with these values, in level order."""
+    def values(self, item: Mapping[str, Any], owner: Owner) -> tuple[Any, ...]:
+        """One value a level; UNDEFINED where there is none.
+
+        Raises:
+            ItemError: an input cannot be used so.
+        """
+
+    def stored(self, values: Sequence[KeyValue]) -> dict[str, KeyValue]:
+        """What an entry has to hold beside what it copies: the computed levels, by top-level property."""
+
+    def ask(self, *values: Any) -> list[Key]:
+        """The keys to ask for to find every entry with these values, in level order.
+
+        Raises:
+            AskError: no key is made so; it says what to give.
+        """
 
 
 @dataclass(frozen=True)
@@ -130,13 +157,24 @@ class Path:
         return (self.path,)
 
     @property
-    def fields(self) -> tuple[tuple[str, ...], ...]:
-        return (self._names,)
+    def inputs(self) -> tuple[str, ...]:
+        return (self.path,)
 
-    def key(self, item: Mapping[str, Any]) -> tuple[Any, ...]:
+    @property
+    def copied(self) -> tuple[str, ...]:
+        return (self.path,)
+
+    def of(self, item: Mapping[str, Any]) -> tuple[Any, ...]:
+        """The raw value, as any container keyed so sees it."""
         return (at(item, self._names),)
 
-    def ask(self, *values: KeyValue) -> list[Key]:
+    def values(self, item: Mapping[str, Any], owner: Owner) -> tuple[Any, ...]:
+        return self.of(item)
+
+    def stored(self, values: Sequence[KeyValue]) -> dict[str, KeyValue]:
+        return {}
+
+    def ask(self, *values: Any) -> list[Key]:
         return [Key.of(*values)]
 
 
@@ -159,17 +197,32 @@ class Hierarchical:
         return tuple(level.path for level in self.levels)
 
     @property
-    def fields(self) -> tuple[tuple[str, ...], ...]:
-        return tuple(field for level in self.levels for field in level.fields)
+    def inputs(self) -> tuple[str, ...]:
+        return tuple(path for level in self.levels for path in level.inputs)
 
-    def key(self, item: Mapping[str, Any]) -> tuple[Any, ...]:
-        return tuple(value for level in self.levels for value in level.key(item))
+    @property
+    def copied(self) -> tuple[str, ...]:
+        return tuple(path for level in self.levels for path in level.copied)
 
-    def ask(self, *values: KeyValue) -> list[Key]:
+    def of(self, item: Mapping[str, Any]) -> tuple[Any, ...]:
+        """One raw value a level, as any container keyed so sees them."""
+        return tuple(value for level in self.levels for value in level.of(item))
+
+    def values(self, item: Mapping[str, Any], owner: Owner) -> tuple[Any, ...]:
+        return tuple(value for level in self.levels for value in level.values(item, owner))
+
+    def stored(self, values: Sequence[KeyValue]) -> dict[str, KeyValue]:
+        return {}
+
+    def ask(self, *values: Any) -> list[Key]:
         return [Key.of(*values)]
 
 
-def strategy(declared: Any) -> Strategy:
+Plain: TypeAlias = Path | Hierarchical
+"""What a container that holds items is keyed by."""
+
+
+def strategy(declared: Any) -> Plain:
     """A path, a tuple of paths, or a strategy -> the strategy.
 
     Raises:

@@ -18,7 +18,7 @@ from typing import IO, Any, Final, Literal, NoReturn
 from projections.batches import Write, write_all
 from projections.errors import ItemError, LoadError
 from projections.identity import Identity
-from projections.keys import Key, Strategy, problem, strategy
+from projections.keys import Key, Plain, problem, strategy
 from projections.store import Container, Document, Store, Upsert
 
 WINDOW: Final = 5_000
@@ -125,7 +125,7 @@ class _Window:
     size: int
 
 
-def _windows(path: Path, key: Strategy) -> Iterator[_Window]:
+def _windows(path: Path, key: Plain) -> Iterator[_Window]:
     """The items of a file, some thousand at a time.
 
     Raises:
@@ -179,7 +179,7 @@ def _lines(stream: IO[bytes], path: Path) -> Iterator[tuple[int, bytes]]:
             yield number, text
 
 
-def _parse(number: int, text: bytes, key: Strategy) -> Line:
+def _parse(number: int, text: bytes, key: Plain) -> Line:
     try:
         item = _DECODER.decode(text.decode())
     except UnicodeDecodeError as error:
@@ -191,7 +191,7 @@ def _parse(number: int, text: bytes, key: Strategy) -> Line:
     if not isinstance(item, dict):
         raise _broken(number, "not a JSON object")
     _check_id(number, item.get("id"))
-    values = key.key(item)
+    values = key.of(item)
     for path, value in zip(key.paths, values, strict=True):
         _check_key(number, path, value)
     _check_size(number, text, item)

@@ -26,7 +26,7 @@ from typing import Any, Final, TypeAlias
 from projections.batches import together
 from projections.entries import State
 from projections.identity import Identity, Place
-from projections.keys import Key, KeyValue, Strategy, Undefined
+from projections.keys import Key, KeyValue, Plain, Undefined
 from projections.states import CATCH_UP_SECONDS
 from projections.store import Container, Store
 from projections.version import Version
@@ -99,7 +99,7 @@ class Resolved:
 class Resolver:
     """Finds the true identities for the notices of one projection."""
 
-    def __init__(self, store: Store, source: Container, target: Container, key: Strategy, reserved: str) -> None:
+    def __init__(self, store: Store, source: Container, target: Container, key: Plain, reserved: str) -> None:
         self._store = store
         self._source = source
         self._target = target

@@ -55,7 +55,7 @@ class Shop:
         """Upsert items in the source of the first projection."""
         projection = self.catalog.projections[0]
         for item in items:
-            key = Key.of(*projection.source.key.key(item))
+            key = Key.of(*projection.source.key.of(item))
             await self.store.write(self.layout.source(projection), key, [Upsert(item)])
 
     async def run(self, store: Store | None = None, **options: Any) -> Worker:

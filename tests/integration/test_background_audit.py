@@ -55,7 +55,7 @@ async def until(condition: Callable[[], Any], seconds: float = 10) -> None:
 async def lose(s: Any, projection: Index, n: int) -> None:
     """Take an entry away behind the worker's back."""
     [entry] = [entry for entry in await s.entries(projection.name) if entry["_source"]["id"] == str(n)]
-    key = Key.of(*projection.key.key(entry))
+    key = Key.of(*projection.key.of(entry))
     await s.store.write(s.layout.target(projection), key, [Delete(entry["id"], entry["_etag"])])
 
 

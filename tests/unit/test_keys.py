@@ -81,7 +81,7 @@ CASE_19 = [
 
 def test_case_19_a_missing_level_stays_in_its_place():
     levels = Hierarchical((Path("/tenant"), Path("/user"), Path("/session")))
-    keys = [Key.of(*levels.key(item)) for item in CASE_19]
+    keys = [Key.of(*levels.of(item)) for item in CASE_19]
     assert len(set(keys)) == 6
     assert all(len(key.values) == 3 for key in keys)
     assert keys[2].values == ("t1", UNDEFINED, "s1")
@@ -91,7 +91,7 @@ def test_case_19_a_missing_level_stays_in_its_place():
 def test_case_13_a_number_key_and_its_text_are_asked_for_separately():
     path = Path("/accountNo")
     items = {"007": {"accountNo": 7}, "7": {"accountNo": "7"}, "8": {"accountNo": 7.5}}
-    by_key = {Key.of(*path.key(item)): id_ for id_, item in items.items()}
+    by_key = {Key.of(*path.of(item)): id_ for id_, item in items.items()}
     assert [by_key[path.ask(value)[0]] for value in (7, "7", 7.5)] == ["007", "7", "8"]
 
 
@@ -165,7 +165,7 @@ def test_a_key_is_declared_as_a_path_a_tuple_of_paths_or_a_strategy():
     assert strategy("/a") == strategy(["/a"]) == strategy(Path("/a")) == Path("/a")
     assert strategy(("/a", Path("/b/c"))) == Hierarchical((Path("/a"), Path("/b/c")))
     assert strategy(("/a", "/b/c")).paths == ("/a", "/b/c")
-    assert strategy(("/a", "/b/c")).fields == (("a",), ("b", "c"))
+    assert strategy(("/a", "/b/c")).inputs == strategy(("/a", "/b/c")).copied == ("/a", "/b/c")
 
 
 @pytest.mark.parametrize("declared", [None, 7, (), [], {"a": 1}, ("/a", 7), b"/a"], ids=repr)
