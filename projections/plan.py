@@ -25,6 +25,7 @@ class Placement:
     identity: Identity
     version: Version
     entries: tuple[Place, ...] = ()
+    leaving: tuple[Place, ...] = ()  # entries that a writer has set out to remove, and may yet be about to
     former: tuple[tuple[Place, int], ...] = ()  # places left, and when (epoch seconds)
     parked: bool = False  # there is a dead letter of this item
     etag: str | None = field(default=None, compare=False)  # of the record itself; None: not stored yet
@@ -108,7 +109,8 @@ class Facts:
 def decide(facts: Facts, now: float) -> Decision:
     """Steps 1 to 5 of the guarded write protocol. `now` in epoch seconds."""
     listed = facts.placement.entries if facts.placement else ()
-    have = [place for place in _unique(listed, facts.put) if place in listed or place in facts.stored]
+    known = frozenset(listed)
+    have = [place for place in _unique(listed, facts.put) if place in known or place in facts.stored]
     if _nothing_to_do(facts, have) or (not facts.tracked and not facts.wanted):
         return Nothing()
     doubt = None if facts.confirmed else _doubt(facts)
@@ -147,38 +149,48 @@ def _in_place(facts: Facts, have: list[Place]) -> bool:
         bool(want)
         and facts.placement is not None
         and facts.placement.parked == facts.parking
+        and not facts.placement.leaving
         and set(facts.placement.entries) == want == set(have)
         and all(place in facts.stored for place in want)
     )
 
 
-def _puts(facts: Facts, *, unchanged: bool = False) -> list[Put]:
-    """The wanted entries that are not there as they should be; with `unchanged` those, too, that are."""
+def _puts(facts: Facts, again: Collection[Place] = ()) -> list[Put]:
+    """The wanted entries that are not there as they should be, and those that have to be written `again`."""
     puts = []
     for entry in facts.wanted:
         stored = facts.stored.get(entry.place)
         if stored is None:
             puts.append(Put(entry, None))
-        elif unchanged or stored.hash != entry.hash:
+        elif stored.hash != entry.hash or entry.place in again:
             puts.append(Put(entry, stored.etag))
     return puts
 
 
 def _rearrange(facts: Facts, have: list[Place], now: float) -> Rearrange:
     want = [entry.place for entry in facts.wanted]
-    leaving = [place for place in have if place not in want]
-    # before anything is removed, what stays is written again: an overtaken worker that was to remove it is refused then
-    puts = tuple(_puts(facts, unchanged=bool(leaving)))
+    staying = frozenset(want)
+    leaving = [place for place in have if place not in staying]
     old = facts.placement or Placement(facts.identity, facts.version)
+    # what another writer has set out to remove, and should stay, is written again: that writer is refused then
+    returning = [place for place in old.leaving if place in staying]
+    puts = tuple(_puts(facts, again=returning))
     version = _stamp(facts.version, old.version)
     unparks = old.parked and not facts.parking
     first = Placement(
-        facts.identity, version, tuple(_unique(have, want)), old.former, old.parked or facts.parking, old.etag
-    )
+        facts.identity, version, tuple(_unique(have, want)), tuple(_unique(leaving, returning)), old.former,
+        old.parked or facts.parking, old.etag,
+    )  # fmt: skip
     former = tuple((place, int(now)) for place in leaving) + tuple(
-        (place, left) for place, left in old.former if now - left < FORMER_SECONDS and place not in (*leaving, *want)
+        (place, left)
+        for place, left in old.former
+        if now - left < FORMER_SECONDS and place not in staying and place not in leaving
     )
-    last = Placement(facts.identity, version, tuple(want), former, facts.parking) if leaving or unparks else None
+    last = (
+        Placement(facts.identity, version, tuple(want), (), former, facts.parking)
+        if leaving or returning or unparks
+        else None
+    )
     removes = tuple(Remove(place, facts.stored[place].etag) for place in leaving if place in facts.stored)
     return Rearrange(first, puts, removes, last, unparks)
 
@@ -188,7 +200,8 @@ def _mark_parked(facts: Facts, have: list[Place]) -> Decision:
     old = facts.placement or Placement(facts.identity, facts.version)
     if old.parked and facts.version.against(old.version) is Order.SAME:
         return Nothing()
-    first = Placement(facts.identity, _stamp(facts.version, old.version), tuple(have), old.former, True, old.etag)
+    version = _stamp(facts.version, old.version)
+    first = Placement(facts.identity, version, tuple(have), old.leaving, old.former, True, old.etag)
     return Rearrange(first, (), (), None, unparks=False)
 
 
@@ -211,6 +224,9 @@ def placement_document(placement: Placement, partition: str, record_id: str, ttl
         "version": placement.version.to_stored(),
         "entries": [place.to_stored() for place in placement.entries],
     }
+    if placement.leaving:
+        numbers = {place: number for number, place in enumerate(placement.entries)}
+        document["leaving"] = [numbers[place] for place in placement.leaving]
     if placement.former:
         document["former"] = [{**place.to_stored(), "left": left} for place, left in placement.former]
     if placement.parked:
@@ -222,10 +238,12 @@ def placement_document(placement: Placement, partition: str, record_id: str, ttl
 
 def placement_from(document: Mapping[str, Any]) -> Placement:
     """From the stored form."""
+    entries = tuple(Place.from_stored(stored) for stored in document["entries"])
     return Placement(
         identity=Identity.from_stored(document["source"]),
         version=Version.from_stored(document["version"]),
-        entries=tuple(Place.from_stored(stored) for stored in document["entries"]),
+        entries=entries,
+        leaving=tuple(entries[number] for number in document.get("leaving", ())),
         former=tuple((Place.from_stored(stored), stored["left"]) for stored in document.get("former", ())),
         parked=document.get("parked", False),
         etag=document["_etag"],

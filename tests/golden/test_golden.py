@@ -63,9 +63,10 @@ def test_an_entry():
 
 PLACEMENTS = {
     "placement": Placement(IDENTITY, VERSION, (HERE_NOW,)),
-    "placement-former": Placement(IDENTITY, Version('"e"', NOW), (HERE_NOW,), ((LEFT, NOW - 60),)),
+    "placement-former": Placement(IDENTITY, Version('"e"', NOW), (HERE_NOW,), former=((LEFT, NOW - 60),)),
+    "placement-leaving": Placement(IDENTITY, VERSION, (HERE_NOW, LEFT), leaving=(LEFT,)),
     "placement-parked": Placement(IDENTITY, VERSION, parked=True),
-    "placement-tombstone": Placement(IDENTITY, VERSION.gone(), (), ((HERE_NOW, NOW), (LEFT, NOW - 60))),
+    "placement-tombstone": Placement(IDENTITY, VERSION.gone(), former=((HERE_NOW, NOW), (LEFT, NOW - 60))),
 }
 
 

@@ -123,7 +123,9 @@ def bare(doc: Document) -> Document:
 def canonical(doc: Document) -> str:
     """What tells one stored document from another, etags and counts of attempts apart."""
     kept = {name: value for name, value in doc.items() if name not in ("_etag", "_ts", "attempts")}
-    for name in ("entries", "former"):
+    if "leaving" in kept:
+        kept["leaving"] = [kept["entries"][number] for number in kept["leaving"]]
+    for name in ("entries", "leaving", "former"):
         if name in kept:
             kept[name] = sorted(kept[name], key=json.dumps)
     return json.dumps(kept, sort_keys=True)

@@ -139,7 +139,7 @@ def test_a_first_entry_is_recorded_before_it_is_created():
 def test_a_move_records_both_places_then_puts_then_removes_then_records_the_new_one():
     decision = decide(facts(entry("y"), **IN_PLACE), NOW)
     assert decision == Rearrange(
-        first=record("x", "y", version=PRESENT),
+        first=record("x", "y", version=PRESENT, leaving=(place("x"),)),
         puts=(Put(entry("y"), None),),
         removes=(Remove(place("x"), "t1"),),
         last=record("y", version=PRESENT, former=((place("x"), NOW),)),
@@ -165,13 +165,44 @@ def test_a_listed_place_with_nothing_in_it_needs_no_remove_and_becomes_former():
     assert decision.last == record("y", version=PRESENT, former=((place("x"), NOW),))
 
 
-def test_an_equal_entry_at_the_new_place_is_put_again_before_the_old_one_goes():
-    """Else a worker that was overtaken, and was to remove it, might still do so: readers would see neither."""
-    there = {place("x"): stored(), place("y"): stored(etag="t2")}
-    decision = decide(facts(entry("y"), placement=record("x"), stored=there), NOW)
+BOTH = {place("x"): stored(), place("y"): stored(etag="t2")}
+
+
+def test_an_entry_that_another_writer_has_set_out_to_remove_is_put_again_and_then_settled():
+    """That writer may be alive: it is refused then, and readers see an entry all the time."""
+    before = record("x", "y", leaving=(place("y"),))
+    decision = decide(facts(entry("y"), placement=before, stored=BOTH), NOW)
+    assert decision == Rearrange(
+        first=record("x", "y", version=PRESENT, leaving=(place("x"), place("y"))),
+        puts=(Put(entry("y"), "t2"),),
+        removes=(Remove(place("x"), "t1"),),
+        last=record("y", version=PRESENT, former=((place("x"), NOW),)),
+        unparks=False,
+    )
+
+
+def test_it_is_settled_even_where_nothing_else_is_to_do():
+    before = record("y", leaving=(place("y"),))
+    decision = decide(facts(entry("y"), placement=before, stored={place("y"): stored(etag="t2")}), NOW)
     assert isinstance(decision, Rearrange)
     assert decision.puts == (Put(entry("y"), "t2"),)
+    assert decision.first == record("y", version=PRESENT, leaving=(place("y"),))
+    assert decision.last == record("y", version=PRESENT)
+
+
+def test_what_stays_is_not_written_again_where_nobody_is_about_to_remove_it():
+    """One of a thousand elements goes: that is one removal."""
+    decision = decide(facts(entry("y"), placement=record("x", "y"), stored=BOTH), NOW)
+    assert isinstance(decision, Rearrange)
+    assert decision.puts == ()
     assert decision.removes == (Remove(place("x"), "t1"),)
+
+
+def test_what_is_leaving_is_stored_by_its_number_among_the_entries():
+    before = record("x", "y", leaving=(place("y"),))
+    document = placement_document(before, "b", "i", 60)
+    assert document["leaving"] == [1]
+    assert placement_from(document | {"_etag": "p1"}) == before
 
 
 def test_what_was_put_before_counts_as_listed_while_it_is_there():
@@ -190,7 +221,7 @@ def test_what_was_put_before_and_is_gone_is_forgotten():
 def test_a_delete_removes_and_leaves_a_tombstone():
     decision = decide(facts(**IN_PLACE), NOW)
     assert decision == Rearrange(
-        first=record("x", version=PRESENT),
+        first=record("x", version=PRESENT, leaving=(place("x"),)),
         puts=(),
         removes=(Remove(place("x"), "t1"),),
         last=record(version=PRESENT, former=((place("x"), NOW),)),
@@ -256,7 +287,7 @@ def test_a_place_that_is_wanted_again_is_no_longer_former():
 def test_a_parked_item_loses_its_entries_and_is_marked():
     decision = decide(facts(parking=True, **IN_PLACE), NOW)
     assert decision == Rearrange(
-        first=record("x", version=PRESENT, parked=True),
+        first=record("x", version=PRESENT, leaving=(place("x"),), parked=True),
         puts=(),
         removes=(Remove(place("x"), "t1"),),
         last=record(version=PRESENT, former=((place("x"), NOW),), parked=True),
