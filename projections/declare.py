@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, InstanceOf, ValidationError, model_validator
@@ -41,6 +42,29 @@ if TYPE_CHECKING:
 else:
     KeyField = Annotated[InstanceOf[Path] | InstanceOf[Hierarchical], BeforeValidator(_strategy)]
 PathField = Annotated[str, BeforeValidator(_field_path)]
+
+
+def _by_paths(value: Any) -> tuple[str, ...]:
+    """One path or several -> paths."""
+    paths = tuple(value) if isinstance(value, list | tuple) and value else (value,)
+    if not all(isinstance(path, str) and path.startswith("/") for path in paths):
+        raise ValueError('give "position", "value", or paths such as "/lines/sku"')
+    return tuple(map(_field_path, paths))
+
+
+def _each(value: Any) -> str:
+    """The path of an array, "*" standing for every element of one on the way."""
+    path = _field_path(value)
+    names = parse_path(path)
+    if names[0] == "*" or names[-1] == "*" or any(pair == ("*", "*") for pair in pairwise(names)):
+        raise ValueError('name the arrays: "/lines" for its elements, "/orders/*/lines" for the lines of every order')
+    if names[0] == "id" or STORES_OWN.fullmatch(names[0]):
+        raise ValueError(f"/{names[0]} is no array")
+    return path
+
+
+ByPaths = Annotated[tuple[str, ...], BeforeValidator(_by_paths)]
+EachField = Annotated[str, BeforeValidator(_each)]
 
 
 class Declaration(BaseModel):
@@ -120,6 +144,12 @@ class Projection(Declaration):
 
     name: str = Field(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
     source: Source
+    key: KeyField  # of the entries
+    where: Callable[[Mapping[str, Any]], bool] | None = None  # a predicate of `field`, or a pure function
+    model: type[BaseModel] | None = None  # items that do not fit it are parked
+    missing: RuleName = "skip"
+    null: RuleName = "skip"
+    other: Literal["skip", "deadletter"] = "deadletter"  # the key is an object or array
     target: Target = Field(default_factory=Target)
     version: int = Field(default=1, ge=1)
     deletes: SoftDelete | None = None
@@ -143,18 +173,45 @@ class Projection(Declaration):
         named = self.target.container or self.name
         return named if self.version == 1 else f"{named}-v{self.version}"
 
+    @model_validator(mode="after")
+    def _key_can_be_stored(self) -> Projection:
+        for key in map(parse_path, self.key.copied):
+            if key == ("id",):
+                raise ValueError("key: /id is the entry's own id; use the path of another field")
+            if key[0] == "ttl" or STORES_OWN.fullmatch(key[0]):
+                raise ValueError(f"key: /{key[0]} is not copied to entries; use the path of another field")
+        return self
 
-class Index(Projection):
-    """One entry per item under another key."""
 
-    key: KeyField
+class Rowed(Projection):
+    """What declares several entries an item. Each has a row: what it is made from.
+
+    `by` says what tells the entries of one item apart. "position": where the row stands; an element put in before
+    others changes all that follow. "value": the row's whole element; equal ones are one entry. A path, or several:
+    their values in the row; `duplicates` says what two rows with the same values come to.
+    """
+
+    by: Literal["position", "value"] | ByPaths = "position"
+    duplicates: Literal["deadletter", "first", "last"] = "deadletter"
+
+    @model_validator(mode="after")
+    def _elements_go_away(self) -> Rowed:
+        several = isinstance(self, Custom) or getattr(self, "each", None) is not None
+        if several and self.placement == "append_only":
+            raise ValueError("placement: entries of elements that go away have to be removed; use tracked")
+        return self
+
+
+class Index(Rowed):
+    """One entry per item under another key; with `each`, one per element of an array in it.
+
+    An element takes the place of its array: with each="/lines" an entry's row is the item in which /lines is one line,
+    so that its key may be /lines/sku. In "/orders/*/lines" the orders are taken apart first, then the lines of each.
+    """
+
     include: tuple[PathField, ...] | None = None  # the fields to copy; all when None
     exclude: tuple[PathField, ...] = ()
-    where: Callable[[Mapping[str, Any]], bool] | None = None  # a predicate of `field`, or a pure function
-    model: type[BaseModel] | None = None  # items that do not fit it are parked
-    missing: RuleName = "skip"
-    null: RuleName = "skip"
-    other: Literal["skip", "deadletter"] = "deadletter"  # the key is an object or array
+    each: EachField | None = None
 
     @model_validator(mode="after")
     def _fits(self) -> Index:
@@ -164,28 +221,36 @@ class Index(Projection):
             names = parse_path(path)
             if any(parse_path(key)[: len(names)] == names for key in self.key.copied):
                 raise ValueError(f"exclude: {path} holds the key; an entry cannot be without it")
-        for key in map(parse_path, self.key.copied):
-            if key == ("id",):
-                raise ValueError("key: /id is the entry's own id; use the path of another field")
-            if key[0] == "ttl" or STORES_OWN.fullmatch(key[0]):
-                raise ValueError(f"key: /{key[0]} is not copied to entries; use the path of another field")
+        if self.each is None and self.model_fields_set & {"by", "duplicates"}:
+            raise ValueError("by, duplicates: these tell elements apart; give each, too")
         return self
+
+
+class Custom(Rowed):
+    """Entries that a function makes of an item: what the other kinds cannot say.
+
+    `project` takes the item (a dict; with `model`, an instance of it) and gives rows (dicts or models), each the
+    content of one entry. It must be pure: the same rows for the same item, always, and the item left as it was. It is
+    called twice, and an item for which the answers differ is parked.
+    """
+
+    project: Callable[[Any], Iterable[Any]]
 
 
 class Catalog(Declaration):
     """The projections of one app, and the containers that they share."""
 
-    projections: tuple[InstanceOf[Index], ...]
+    projections: tuple[InstanceOf[Projection], ...]
     database: str | None = None  # COSMOS_DATABASE when None
     state: str = "projections-state"  # checkpoints and placement records
     deadletters: str = "projections-deadletters"
     leases: str = "projections-leases"  # the Functions host's
     reserved: str = Field(default="_source", pattern=r"^_[A-Za-z][A-Za-z0-9_]*$")  # the property that marks entries
 
-    def __iter__(self) -> Iterator[Index]:  # type: ignore[override]
+    def __iter__(self) -> Iterator[Projection]:  # type: ignore[override]
         return iter(self.projections)
 
-    def __getitem__(self, name: str) -> Index:
+    def __getitem__(self, name: str) -> Projection:
         """The projection of this name.
 
         Raises:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 from projections.batches import Write, write_all
-from projections.declare import Index
+from projections.declare import Projection
 from projections.entries import State
 from projections.errors import ConflictError, ProjectionsError, TransientError
 from projections.identity import Identity, Place
@@ -45,7 +45,7 @@ FRUITLESS: Final = 2
 """Pages in a row of which nothing could be done, before a drain leaves the store in peace."""
 
 
-def notice(projection: Index, item: Mapping[str, Any]) -> State:
+def notice(projection: Projection, item: Mapping[str, Any]) -> State:
     """What the trigger tells of an item. Neither its content nor its identity can be trusted (facts.md 8)."""
     return State(Identity.of(item, projection.source.key), Version.of(item, from_feed=True), item)
 

@@ -14,7 +14,7 @@ from projections.alarm import Alarm
 from projections.audit import audit_name
 from projections.cosmos import connect
 from projections.deadletters import DeadLetters
-from projections.declare import Catalog, Index
+from projections.declare import Catalog, Index, Projection
 from projections.errors import MissingContainerError, ProjectionsError, UnsafeError
 from projections.feed import Checkpoints
 from projections.hosting import functions_findings, leases_findings
@@ -89,8 +89,9 @@ def examine_catalog(catalog: Catalog, name: str) -> Iterator[Finding]:
         yield from _reserved(catalog, projection)
 
 
-def _reserved(catalog: Catalog, projection: Index) -> Iterator[Finding]:
-    paths = (*(projection.include or ()), *projection.key.paths)
+def _reserved(catalog: Catalog, projection: Projection) -> Iterator[Finding]:
+    include = projection.include if isinstance(projection, Index) else None
+    paths = (*(include or ()), *projection.key.inputs, *projection.key.paths)
     if any(path.split("/")[1] == catalog.reserved for path in paths):
         yield Finding(
             "error", f"projection {projection.name}", f"it uses {catalog.reserved}, which marks entries: items that "
@@ -129,7 +130,7 @@ async def examine_work(store: Store, layout: Layout) -> AsyncIterator[Finding]:
             yield finding
 
 
-async def _start(store: Store, layout: Layout, projection: Index) -> AsyncIterator[Finding]:
+async def _start(store: Store, layout: Layout, projection: Projection) -> AsyncIterator[Finding]:
     subject = f"projection {projection.name}"
     try:
         await check(store, layout, projection)
@@ -145,7 +146,7 @@ async def _start(store: Store, layout: Layout, projection: Index) -> AsyncIterat
         )  # fmt: skip
 
 
-async def _parked(store: Store, layout: Layout, projection: Index) -> AsyncIterator[Finding]:
+async def _parked(store: Store, layout: Layout, projection: Projection) -> AsyncIterator[Finding]:
     letters = DeadLetters(store, layout.deadletters, projection.full_name)
     count, oldest = await letters.count(), await letters.oldest()
     if count and oldest is not None:
@@ -178,7 +179,7 @@ async def examine_containers(store: Store, layout: Layout) -> AsyncIterator[Find
         yield finding
 
 
-def _source(container: Container, found: Description | None, projection: Index) -> Iterator[Finding]:
+def _source(container: Container, found: Description | None, projection: Projection) -> Iterator[Finding]:
     subject = f"source {container} of {projection.name}"
     if found is None:
         yield Finding("error", subject, "does not exist", f"{INIT}, or correct Source(container=...)")
@@ -192,7 +193,7 @@ def _source(container: Container, found: Description | None, projection: Index) 
 
 
 def _target(
-    container: Container, found: Description | None, source: Description | None, projection: Index
+    container: Container, found: Description | None, source: Description | None, projection: Projection
 ) -> Iterator[Finding]:
     subject = f"target {container}"
     if found is None:
@@ -207,7 +208,7 @@ def _target(
         yield Finding("ok", subject, f"keyed {_paths(found.key_paths)}")
 
 
-def _unique_keys(subject: str, found: Description, projection: Index) -> Iterator[Finding]:
+def _unique_keys(subject: str, found: Description, projection: Projection) -> Iterator[Finding]:
     """Two items of different source partitions may well have the same value: one of them would be parked."""
     identity = {*projection.source.key.paths}
     for paths in found.unique_keys:

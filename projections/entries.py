@@ -8,12 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
-from projections.declare import Index
+from projections.declare import Index, Projection
 from projections.errors import ItemError, TooLargeError
-from projections.identity import Identity, Place
+from projections.identity import Element, Identity, Place
 from projections.keys import UNDEFINED, Key, Owner, at, fitting, parse_path, problem
+from projections.rows import Row, rows
 from projections.version import Version
 from projections.where import kind, same
 
@@ -25,7 +26,7 @@ MAX_DOCUMENT_BYTES: Final = 2 * 1024 * 1024
 MARK_BYTES: Final = 4_096
 """Kept for what is added to the content: the entry's id, `ttl`, the mark with the source's key (2,048 bytes)."""
 
-Skip = Literal["deleted", "expired", "where", "missing key", "null key", "key is no scalar", "gone"]
+Skip = Literal["deleted", "expired", "where", "missing key", "null key", "key is no scalar", "no elements", "gone"]
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ class Wanted:
 class Rules:
     """A declaration, with what has to be known of its containers."""
 
-    projection: Index
+    projection: Projection
     reserved: str = "_source"
     source_ttl: int | None = None  # the source container's default TTL in seconds; None: expiry is off
 
@@ -82,11 +83,23 @@ def wanted(rules: Rules, state: State, now: float) -> Wanted:
     skip = _left_out(rules, item, now)
     if skip:
         return Wanted(skip=skip, notes=notes)
-    _validate(projection, rules.reserved, item)
-    key = _key(projection, item, state.identity)
-    if isinstance(key, str):
-        return Wanted(skip=key, notes=notes)
-    return Wanted((_entry(rules, state.identity, item, key),), notes=notes)
+    modelled = _validate(projection, rules.reserved, item)
+    made = [_made(rules, state.identity, item, row) for row in rows(projection, item, modelled)]
+    entries = tuple(entry for entry in made if isinstance(entry, Entry))
+    skips = [skip for skip in made if not isinstance(skip, Entry)]
+    if entries:
+        return Wanted(entries, notes=notes + tuple(f"element skipped: {skip}" for skip in skips))
+    return Wanted(skip=skips[0] if skips else "no elements", notes=notes)
+
+
+def _made(rules: Rules, identity: Identity, item: Mapping[str, Any], row: Row) -> Entry | Skip:
+    """The entry of a row, or why it has none."""
+    projection = rules.projection
+    if row.values is not item and isinstance(projection, Index) and not _passes(projection, row.values):
+        return "where"
+    owner = identity if row.element is None else Element(identity, row.element)
+    key = _key(projection, row.values, owner)
+    return key if isinstance(key, str) else _entry(rules, owner, item, row, key)
 
 
 def _left_out(rules: Rules, item: Mapping[str, Any], now: float) -> Skip | None:
@@ -98,20 +111,20 @@ def _left_out(rules: Rules, item: Mapping[str, Any], now: float) -> Skip | None:
     expires = _expires(rules, item)
     if expires is not None and expires <= now:
         return "expired"
-    if projection.where is not None and not _ask(projection, item):
-        return "where"
-    return None
+    exploded = isinstance(projection, Index) and projection.each is not None  # then it is asked of every row
+    return None if exploded or _passes(projection, item) else "where"
 
 
-def _ask(projection: Index, item: Mapping[str, Any]) -> bool:
-    assert projection.where is not None
+def _passes(projection: Projection, item: Mapping[str, Any]) -> bool:
+    if projection.where is None:
+        return True
     try:
         return bool(projection.where(item))
     except Exception as error:
         raise ItemError(f"where raised {type(error).__name__}", hint="make where fit every item") from error
 
 
-def _notes(projection: Index, item: Mapping[str, Any]) -> tuple[str, ...]:
+def _notes(projection: Projection, item: Mapping[str, Any]) -> tuple[str, ...]:
     """A delete marker of a type that no rule names: the item stays, and somebody should know."""
     if not projection.deletes:
         return ()
@@ -120,15 +133,16 @@ def _notes(projection: Index, item: Mapping[str, Any]) -> tuple[str, ...]:
     return () if kind(value) in expected else ("delete marker has an unexpected type",)
 
 
-def _validate(projection: Index, reserved: str, item: Mapping[str, Any]) -> None:
+def _validate(projection: Projection, reserved: str, item: Mapping[str, Any]) -> BaseModel | None:
+    """Refuse what the declaration does not allow; the item as its model sees it."""
     if reserved in item:
         raise ItemError(
             f"the item has a property {reserved}, which marks entries", hint="choose another Catalog(reserved=...)"
         )
     if projection.model is None:
-        return
+        return None
     try:
-        projection.model.model_validate(item)
+        return projection.model.model_validate(item)
     except ValidationError as error:
         found = [(f"/{'/'.join(map(str, e['loc']))}", e["type"]) for e in error.errors(include_input=False)[:5]]
         problems = "; ".join(f"{path}: {kind}" for path, kind in found)
@@ -141,7 +155,7 @@ def _validate(projection: Index, reserved: str, item: Mapping[str, Any]) -> None
         raise ItemError(f"{projection.model.__name__} raised {type(error).__name__}", hint="mend the model") from error
 
 
-def _key(projection: Index, item: Mapping[str, Any], owner: Owner) -> Key | Skip:
+def _key(projection: Projection, item: Mapping[str, Any], owner: Owner) -> Key | Skip:
     for path in projection.key.inputs:
         reason = problem(at(item, parse_path(path)))
         rule = {None: "keep", "missing": projection.missing, "null": projection.null, "other": projection.other}[reason]
@@ -156,27 +170,45 @@ def _key(projection: Index, item: Mapping[str, Any], owner: Owner) -> Key | Skip
 _SKIPS: Final[Mapping[str, Skip]] = {"missing": "missing key", "null": "null key", "other": "key is no scalar"}
 
 
-def _entry(rules: Rules, identity: Identity, item: Mapping[str, Any], key: Key) -> Entry:
-    content = _content(rules.projection, item)
+def _entry(rules: Rules, owner: Owner, item: Mapping[str, Any], row: Row, key: Key) -> Entry:
+    content = _content(rules.projection, row.values)
+    if rules.reserved in content:
+        raise ItemError(
+            f"a row has a property {rules.reserved}, which marks entries", hint="leave it out of what project gives"
+        )
+    _add_key(rules.projection, content, key)
     expires = _expires(rules, item)
     text = canonical(content, expires)
     _fits(content, len(text))
-    return Entry(Place(identity.entry_id, key), content, expires, content_hash(text))
+    return Entry(Place(owner.entry_id, key), content, expires, content_hash(text))
 
 
-def _content(projection: Index, item: Mapping[str, Any]) -> dict[str, Any]:
+def _content(projection: Projection, row: Mapping[str, Any]) -> dict[str, Any]:
     """The fields to copy. `ttl` is control data, mirrored as the time that remains; the id is the entry's own."""
-    if projection.include is None:
-        content = {name: value for name, value in item.items() if name not in SYSTEM}
-        for path in projection.exclude:
+    include = projection.include if isinstance(projection, Index) else None
+    if include is None:
+        content = {name: value for name, value in row.items() if name not in SYSTEM}
+        for path in projection.exclude if isinstance(projection, Index) else ():
             _drop(content, parse_path(path))
     else:
         content = {}
-        for names in map(parse_path, (*projection.include, *projection.key.copied)):
-            _copy(item, content, names)
+        for names in map(parse_path, (*include, *projection.key.copied)):
+            _copy(row, content, names)
     content.pop("id", None)
     content.pop("ttl", None)
     return content
+
+
+def _add_key(projection: Projection, content: dict[str, Any], key: Key) -> None:
+    """The computed levels of the key, where the store looks for them."""
+    for name, value in projection.key.stored(key.values).items():
+        if name in content and not same(content[name], value):
+            raise ItemError(
+                f"the item has a property {name}, under which the key is kept",
+                path=f"/{name}",
+                hint="give the key another path=...",
+            )
+        content[name] = value
 
 
 def _copy(item: Mapping[str, Any], content: dict[str, Any], names: tuple[str, ...]) -> None:

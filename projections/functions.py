@@ -27,7 +27,7 @@ from typing import Any, Final
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_random_exponential
 
 from projections.audit import Audit, AuditReport
-from projections.declare import Index
+from projections.declare import Projection
 from projections.deferred import Deferred, Drain, DrainReport, Pending, notice
 from projections.errors import (
     AlarmError,
@@ -144,7 +144,7 @@ class TriggeredWorker:
 
     # a batch
 
-    async def apply(self, projection: Index, documents: Iterable[Mapping[str, Any]] | None) -> Tally:
+    async def apply(self, projection: Projection, documents: Iterable[Mapping[str, Any]] | None) -> Tally:
         """Bring a projection in step with the items of which these documents tell; what happened to them.
 
         Raises:
@@ -168,7 +168,7 @@ class TriggeredWorker:
         log.info("applied", extra={**fields, **tally.to_stored(), "deferred": deferred or None})
         return tally
 
-    async def _settle(self, projection: Index, pending: Pending) -> str:
+    async def _settle(self, projection: Projection, pending: Pending) -> str:
         """Work on a batch until nothing is left or the time for work is up; what kept it then."""
         reasons = ["the store did not answer"]
 
@@ -182,7 +182,7 @@ class TriggeredWorker:
             log.warning("out of time", extra={"projection": projection.full_name, "items": pending.left})
         return reasons[-1]
 
-    async def _defer(self, projection: Index, pending: Pending, reason: str) -> None:
+    async def _defer(self, projection: Projection, pending: Pending, reason: str) -> None:
         reasons = ["the store did not answer"]
 
         async def attempt() -> None:
@@ -200,7 +200,7 @@ class TriggeredWorker:
             ) from None
         log.warning("deferred", extra={"projection": projection.full_name, "items": pending.left, "reason": reason})
 
-    async def _refuse(self, projection: Index, pending: Pending) -> None:
+    async def _refuse(self, projection: Projection, pending: Pending) -> None:
         """Raise; where that would lose the batch, defer it first."""
         if pending.left and any(isinstance(problem, UnheldError) for problem in self.refused):
             await self._defer(projection, pending, "the app is refused")
@@ -237,7 +237,7 @@ class TriggeredWorker:
                 log.error("not ready", extra={"reason": problem.message, "hint": problem.hint})
         return done
 
-    async def _in_turn(self, work: Callable[[Index, float], Awaitable[Any]], *, at_once: bool) -> dict[str, Any]:
+    async def _in_turn(self, work: Callable[[Projection, float], Awaitable[Any]], *, at_once: bool) -> dict[str, Any]:
         if self.refused:
             raise _together(self.refused)
         end = self._clock() + self._work
@@ -254,7 +254,9 @@ class TriggeredWorker:
                 raise outcome
         return {projection.full_name: outcome for projection, outcome in zip(projections, done, strict=True)}
 
-    async def _turn(self, work: Callable[[Index, float], Awaitable[Any]], projection: Index, seconds: float) -> Any:
+    async def _turn(
+        self, work: Callable[[Projection, float], Awaitable[Any]], projection: Projection, seconds: float
+    ) -> Any:
         """What a projection's turn came to: a report, None where it was cut short, or an error."""
         try:
             with _told(projection, Pending(), self._engines):
@@ -271,7 +273,7 @@ class TriggeredWorker:
         except Exception as error:  # raised when the others have had their turns
             return error
 
-    async def _drain(self, projection: Index, seconds: float) -> DrainReport:
+    async def _drain(self, projection: Projection, seconds: float) -> DrainReport:
         stop = self._after(seconds * WORK)
         engine = await self._engine(projection)
         store = PatientStore(await self._opened(), self._patience(self._work))
@@ -282,7 +284,7 @@ class TriggeredWorker:
             log.info("drained", extra={**fields, **report.tally.to_stored()})
         return report
 
-    async def _audit(self, projection: Index, seconds: float) -> AuditReport:
+    async def _audit(self, projection: Projection, seconds: float) -> AuditReport:
         stop = self._after(seconds * WORK)
         engine = await self._engine(projection)
         store = PatientStore(await self._opened(), self._patience(self._work))
@@ -297,7 +299,7 @@ class TriggeredWorker:
 
     # what is opened once
 
-    async def _engine(self, projection: Index) -> Engine:
+    async def _engine(self, projection: Projection) -> Engine:
         name = projection.full_name
         if name not in self._engines:
             store = PatientStore(await self._opened(), self._patience(self._work))
@@ -371,7 +373,7 @@ class TriggeredWorker:
 
 
 @contextmanager
-def _told(projection: Index, pending: Pending, engines: dict[str, Engine]) -> Iterator[None]:
+def _told(projection: Projection, pending: Pending, engines: dict[str, Engine]) -> Iterator[None]:
     """A failure says of which projection, and is logged. After one of the set-up, that is looked at again."""
     try:
         yield
@@ -385,7 +387,7 @@ def _told(projection: Index, pending: Pending, engines: dict[str, Engine]) -> It
         raise
 
 
-async def _insist(attempt: Callable[[], Awaitable[None]], projection: Index, reasons: list[str]) -> None:
+async def _insist(attempt: Callable[[], Awaitable[None]], projection: Projection, reasons: list[str]) -> None:
     """Try again while the store is busy, for as long as one is let; the reasons are added to a list."""
 
     def note(state: RetryCallState) -> None:

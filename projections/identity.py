@@ -50,8 +50,13 @@ class Identity:
         the digest of the whole identity (160 bits).
         """
         # stored; change with a version
-        readable = re.sub(r"[^A-Za-z0-9_.-]", "_", self.id[:READABLE])
-        return f"{readable}~{base64.b32encode(self.digest[:20]).decode().lower()}"
+        return _entry_id(self.readable, self.digest)
+
+    @cached_property
+    def readable(self) -> str:
+        """What an entry id shows of the source id."""
+        # stored; change with a version
+        return re.sub(r"[^A-Za-z0-9_.-]", "_", self.id[:READABLE])
 
     def bucket(self, buckets: int) -> int:
         """The placement bucket: the first four bytes of the digest, big-endian, modulo the number of buckets."""
@@ -60,6 +65,29 @@ class Identity:
 
     def __str__(self) -> str:
         return f"{self.id!r} of {self.key}"
+
+
+@dataclass(frozen=True)
+class Element:
+    """One of the elements of an item that have entries of their own. `text` tells it from the others."""
+
+    identity: Identity
+    text: str
+
+    @cached_property
+    def digest(self) -> bytes:
+        # stored; change with a version. SHA-256 of the identity's digest and the text, UTF-8.
+        return hashlib.sha256(self.identity.digest + self.text.encode("utf-8", "surrogatepass")).digest()
+
+    @property
+    def entry_id(self) -> str:
+        """As of an item that has a single entry, from the digest of the element."""
+        return _entry_id(self.identity.readable, self.digest)
+
+
+def _entry_id(readable: str, digest: bytes) -> str:
+    # stored; change with a version
+    return f"{readable}~{base64.b32encode(digest[:20]).decode().lower()}"
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from projections.declare import Index
+from projections.declare import Projection
 from projections.entries import Rules, State, wanted
 from projections.errors import ItemError, ProjectionsError
 from projections.identity import Identity, Place
@@ -37,7 +37,7 @@ class Lookup:
     """Reads the entries of one projection."""
 
     def __init__(
-        self, store: Store, layout: Layout, projection: Index, *, now: Callable[[], float] = time.time
+        self, store: Store, layout: Layout, projection: Projection, *, now: Callable[[], float] = time.time
     ) -> None:
         self._store = store
         self._layout = layout

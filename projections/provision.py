@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from projections.deadletters import DeadLetters
-from projections.declare import Catalog, Index, Projection
+from projections.declare import Catalog, Projection
 from projections.errors import MissingContainerError, UnsafeError
 from projections.store import Container, Description, Store
 
@@ -68,7 +68,7 @@ def own(layout: Layout) -> Iterator[Description]:
     yield Description(layout.leases, ("/id",))
 
 
-def target(layout: Layout, projection: Index) -> Description:
+def target(layout: Layout, projection: Projection) -> Description:
     """The target container of a projection, as declared."""
     declared = projection.target
     return Description(
@@ -83,7 +83,7 @@ async def initialise(store: Store, layout: Layout, *, with_sources: bool = True)
     return [(description.container, await store.create_container(description)) for description in wanted]
 
 
-async def check(store: Store, layout: Layout, projection: Index) -> int | None:
+async def check(store: Store, layout: Layout, projection: Projection) -> int | None:
     """Refuse a set-up that would lose or misplace entries; returns the source's default TTL in seconds.
 
     Raises:
@@ -105,7 +105,7 @@ async def check(store: Store, layout: Layout, projection: Index) -> int | None:
     return source.default_ttl
 
 
-def target_problems(found: Description, projection: Index, source: Description) -> Iterator[UnsafeError]:
+def target_problems(found: Description, projection: Projection, source: Description) -> Iterator[UnsafeError]:
     """What about an existing target would damage the projection."""
     if found.key_paths != projection.key.paths:
         yield UnsafeError(

@@ -11,7 +11,7 @@ from typing import Any
 from projections.alarm import Alarm, Raised
 from projections.audit import AS_IT_SHOULD_BE, audit_name
 from projections.deadletters import DeadLetters
-from projections.declare import Index
+from projections.declare import Projection
 from projections.feed import Checkpoint, Checkpoints
 from projections.outcomes import Tally
 from projections.provision import Layout
@@ -81,7 +81,7 @@ class Status:
         }
 
 
-async def status(store: Store, layout: Layout, projection: Index, *, now: float | None = None) -> Status:
+async def status(store: Store, layout: Layout, projection: Projection, *, now: float | None = None) -> Status:
     """How a projection stands at a time (epoch seconds; the present when None)."""
     now = time.time() if now is None else now
     source, target = layout.source(projection), layout.target(projection)
@@ -128,7 +128,7 @@ def _health(
     return Health.BEHIND if pending else Health.OK
 
 
-async def _audit(store: Store, layout: Layout, projection: Index, now: float) -> AuditStatus | None:
+async def _audit(store: Store, layout: Layout, projection: Projection, now: float) -> AuditStatus | None:
     checkpoints = await Checkpoints(store, layout.state, audit_name(projection)).load([])
     if not checkpoints:
         return None

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from projections.declare import Index
+from projections.declare import Projection
 from projections.provision import Layout
 from projections.store import Container
 
@@ -33,7 +33,7 @@ AUDIT: Final = "30 */5 * * * *"
 class Trigger:
     """What is registered for one projection."""
 
-    projection: Index
+    projection: Projection
     function: str  # the function's name
     source: Container
     leases: Container
@@ -66,7 +66,7 @@ def triggers(layout: Layout) -> Iterator[Trigger]:
         yield Trigger(projection, name, layout.source(projection), layout.leases, lease_prefix(projection))
 
 
-def lease_prefix(projection: Index) -> str:
+def lease_prefix(projection: Projection) -> str:
     """What the ids of a projection's leases begin with. Stored; a new one starts the feed from its beginning."""
     return f"{projection.name}-{projection.version}-"
 

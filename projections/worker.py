@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from projections.alarm import Alarm
 from projections.deadletters import DeadLetter, DeadLetters
-from projections.declare import Index
+from projections.declare import Projection
 from projections.entries import Rules, State
 from projections.errors import AlarmError, FatalError, TransientError, UnsafeError
 from projections.feed import Checkpoint, Checkpoints, LostRangeError
@@ -36,7 +36,7 @@ POLL_SECONDS: Final = (0.05, 0.5)
 class Engine:
     """One projection at work: from changes to entries. The pull worker and the Functions trigger share it."""
 
-    def __init__(self, store: Store, layout: Layout, projection: Index, source_ttl: int | None) -> None:
+    def __init__(self, store: Store, layout: Layout, projection: Projection, source_ttl: int | None) -> None:
         store = PacedStore.below(store, request_units=projection.ru_per_second)
         self.projection = projection
         self.deadletters = DeadLetters(
@@ -56,7 +56,7 @@ class Engine:
         )
 
     @staticmethod
-    async def open(store: Store, layout: Layout, projection: Index) -> Engine:
+    async def open(store: Store, layout: Layout, projection: Projection) -> Engine:
         """An engine for a projection whose containers are as they should be.
 
         Raises:
@@ -132,7 +132,7 @@ class Engine:
 class Progress:
     """What a running projection has done since it started, for whoever shows it."""
 
-    projection: Index
+    projection: Projection
     tally: Tally
     caught_up: bool = False
 
@@ -141,7 +141,7 @@ class Worker:
     """Runs projections from their checkpoints on."""
 
     def __init__(
-        self, store: Store, layout: Layout, projections: Sequence[Index], *, page_size: int = PAGE_SIZE,
+        self, store: Store, layout: Layout, projections: Sequence[Projection], *, page_size: int = PAGE_SIZE,
         poll_seconds: tuple[float, float] = POLL_SECONDS, on_progress: Callable[[Progress], None] | None = None,
     ) -> None:  # fmt: skip
         self._store = store

@@ -17,7 +17,7 @@ from projections.audit import BEHIND_SECONDS, Audit, AuditReport
 from projections.cli.console import emit, out, table
 from projections.cli.logs import log_to_stderr
 from projections.cli.session import FOUND_WRONG, GOOD, SIGNALLED, AsJson, Session, complete, named, opened, stopping
-from projections.declare import Index
+from projections.declare import Projection
 from projections.errors import ProjectionsError, TransientError
 from projections.feed import LostRangeError
 from projections.provision import Layout
@@ -61,7 +61,7 @@ def audit(
 class Audited:
     """An audit of one projection, from its start to its end."""
 
-    projection: Index
+    projection: Projection
     report: AuditReport
     seconds: float = 0.0
 
@@ -100,7 +100,7 @@ async def _audit(names: Sequence[str], watch: bool, behind: float, as_json: bool
     return FOUND_WRONG if repaired else GOOD
 
 
-async def _audited(session: Session, projection: Index, behind: float, stop: Callable[[], bool]) -> Audited:
+async def _audited(session: Session, projection: Projection, behind: float, stop: Callable[[], bool]) -> Audited:
     started = time.monotonic()
     if stop():
         return Audited(projection, AuditReport(caught_up=False))
@@ -186,13 +186,13 @@ class BackgroundAudit:
         return report.caught_up
 
 
-def _log(projection: Index, report: AuditReport) -> None:
+def _log(projection: Projection, report: AuditReport) -> None:
     if report.examined:
         fields = {"projection": projection.name, "examined": report.examined, "repaired": report.repaired.total}
         log.info("audited", extra=fields)
 
 
-async def audit_all(session: Session, projections: Sequence[Index], stop: Callable[[], bool]) -> None:
+async def audit_all(session: Session, projections: Sequence[Projection], stop: Callable[[], bool]) -> None:
     """Audit projections one after the other, each to its end."""
     for projection in projections:
         _log(projection, (await _audited(session, projection, BEHIND_SECONDS, stop)).report)

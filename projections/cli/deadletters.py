@@ -19,7 +19,7 @@ from projections.cli.console import emit, err, out, say, table
 from projections.cli.durations import ago, seconds
 from projections.cli.session import FAILED, FOUND_WRONG, GOOD, AsJson, Session, complete, opened
 from projections.deadletters import Choice, DeadLetter, DeadLetters
-from projections.declare import Index
+from projections.declare import Projection
 from projections.outcomes import Outcome, Result
 from projections.worker import Engine
 
@@ -68,7 +68,7 @@ class Asked:
     """Which letters of which projections, and those asked for by id that were not there."""
 
     session: Session
-    projections: Sequence[Index]
+    projections: Sequence[Projection]
     choice: Choice
 
     @staticmethod
@@ -81,11 +81,11 @@ class Asked:
         catalog = session.layout.catalog
         return Asked(session, [catalog[name]] if name is not None else list(catalog), choice)
 
-    def letters(self, projection: Index) -> DeadLetters:
+    def letters(self, projection: Projection) -> DeadLetters:
         """All letters of a projection."""
         return DeadLetters(self.session.store, self.session.layout.deadletters, projection.full_name)
 
-    async def pages(self, projection: Index, found: set[str]) -> AsyncIterator[list[DeadLetter]]:
+    async def pages(self, projection: Projection, found: set[str]) -> AsyncIterator[list[DeadLetter]]:
         """The letters that were asked for, some hundred at a time; which of the ids were there is noted."""
         letters, ids = self.letters(projection), self.choice.ids
         for start in range(0, len(ids) or 1, MAX_IDS):
@@ -253,7 +253,7 @@ async def _retry(name: str | None, choice: Choice, dry_run: bool, as_json: bool)
     return FOUND_WRONG if asked.missing(found) or still else GOOD
 
 
-def _emit_results(projection: Index, results: Sequence[Result]) -> None:
+def _emit_results(projection: Projection, results: Sequence[Result]) -> None:
     for one in results:
         emit({"id": one.identity.entry_id, "projection": projection.full_name, "item": one.identity.to_stored(),
               "became": became(one), "outcome": one.outcome.value, "reason": one.reason})  # fmt: skip

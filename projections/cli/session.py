@@ -16,7 +16,7 @@ import typer
 
 from projections.cli.console import say, tell
 from projections.cosmos import connect
-from projections.declare import Index
+from projections.declare import Projection
 from projections.errors import ProjectionsError
 from projections.patience import PatientStore
 from projections.provision import Layout
@@ -80,7 +80,7 @@ def stopping(end: Callable[[], None]) -> Iterator[set[signal.Signals]]:
             loop.remove_signal_handler(number)
 
 
-def named(layout: Layout, names: Sequence[str]) -> list[Index]:
+def named(layout: Layout, names: Sequence[str]) -> list[Projection]:
     """The projections of these names, each once; all when there are none.
 
     Raises:

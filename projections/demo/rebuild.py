@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from projections.declare import Index
+from projections.declare import Projection
 from projections.entries import Rules, State, wanted
 from projections.errors import ItemError
 from projections.identity import Identity, Place
@@ -41,7 +41,7 @@ def entries_of(rules: Rules, item: Mapping[str, Any], now: float) -> dict[Place,
         return {}  # a dead letter
 
 
-async def compare(store: Store, layout: Layout, projection: Index) -> Comparison:
+async def compare(store: Store, layout: Layout, projection: Projection) -> Comparison:
     """Build the entries of every item in the source, and look for each in the target and the other way round.
 
     For sources at rest: what is on its way counts as a difference.
@@ -61,7 +61,7 @@ async def compare(store: Store, layout: Layout, projection: Index) -> Comparison
     )
 
 
-async def _stored(store: Store, target: Container, projection: Index, reserved: str) -> dict[Place, str]:
+async def _stored(store: Store, target: Container, projection: Projection, reserved: str) -> dict[Place, str]:
     paths = [parse_path(path) for path in projection.key.paths]
     return {
         Place(entry["id"], Key.of(*(at(entry, path) for path in paths))): entry[reserved]["hash"]

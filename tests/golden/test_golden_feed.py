@@ -26,7 +26,8 @@ LOW, HIGH = FeedRange("", "1FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF"), FeedRange("1FFFFF
 PINNED = {
     "alarm": "test_golden.py", "deadletters": "test_golden.py", "deferred": "test_deferred.py",
     "entries": "test_golden.py", "feed": "test_golden_feed.py", "identity": "test_golden.py",
-    "outcomes": "test_golden.py", "plan": "test_golden.py", "version": "test_golden.py",
+    "outcomes": "test_golden.py", "plan": "test_golden.py",
+    "rows": "test_golden_elements.py", "version": "test_golden.py",
 }  # fmt: skip
 
 

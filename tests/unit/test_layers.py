@@ -10,10 +10,10 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "projections"
 
-PURE = {"errors", "keys", "version", "where", "declare", "identity", "entries", "plan", "outcomes"}
+PURE = {"errors", "keys", "version", "where", "declare", "identity", "entries", "plan", "outcomes", "rows"}
 PURE_MAY_IMPORT = {
-    "__future__", "base64", "collections", "dataclasses", "datetime", "decimal", "enum", "functools", "hashlib", "json",
-    "re", "typing", "pydantic",
+    "__future__", "base64", "collections", "copy", "dataclasses", "datetime", "decimal", "enum", "functools", "hashlib",
+    "itertools", "json", "re", "typing", "pydantic",
 }  # fmt: skip
 
 
