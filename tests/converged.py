@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from projections.deadletters import DeadLetters
-from projections.declare import Index
+from projections.declare import Projection
 from projections.entries import Rules, State, wanted
 from projections.errors import ItemError
 from projections.identity import Identity, Place
@@ -23,17 +23,30 @@ async def documents(store: Store, container: Container) -> list[Document]:
 async def assert_converged(store: Store, layout: Layout) -> None:
     """Each target equals a fresh rebuild; every item is reflected, left out by a rule, or parked; records agree."""
     for projection in layout.catalog:
-        items = await documents(store, layout.source(projection))
-        expected, bad = rebuild(layout, projection, items)
-        found = _stored(projection, layout.catalog.reserved, await documents(store, layout.target(projection)))
-        assert found == expected, _difference(found, expected)
-        letters = DeadLetters(store, layout.deadletters, projection.full_name)
-        assert {letter.identity async for letter in letters.all()} == bad
+        expected, bad = await assert_entries(store, layout, projection)
+        letters = {
+            letter.identity async for letter in DeadLetters(store, layout.deadletters, projection.full_name).all()
+        }
+        assert letters == bad, f"{len(letters - bad)} dead letters too many, {len(bad - letters)} too few"
         if projection.placement == "tracked":
-            assert await _listed(store, layout, projection) == set(expected)
+            listed = await _listed(store, layout, projection)
+            assert listed == set(expected), (
+                f"the records do not list what there is: {sorted(map(str, listed ^ set(expected)))[:3]}"
+            )
 
 
-def rebuild(layout: Layout, projection: Index, items: list[Document]) -> tuple[dict[Place, str], set[Identity]]:
+async def assert_entries(
+    store: Store, layout: Layout, projection: Projection
+) -> tuple[dict[Place, str], set[Identity]]:
+    """The target equals a fresh rebuild; what that is, and which items it parks."""
+    items = await documents(store, layout.source(projection))
+    expected, bad = rebuild(layout, projection, items)
+    found = _stored(projection, layout.catalog.reserved, await documents(store, layout.target(projection)))
+    assert found == expected, f"{projection.name}: {_difference(found, expected)}"
+    return expected, bad
+
+
+def rebuild(layout: Layout, projection: Projection, items: list[Document]) -> tuple[dict[Place, str], set[Identity]]:
     """What a fresh rebuild would store (place -> content hash), and which items it would park."""
     rules = Rules(projection, layout.catalog.reserved, -1)
     expected: dict[Place, str] = {}
@@ -49,12 +62,12 @@ def rebuild(layout: Layout, projection: Index, items: list[Document]) -> tuple[d
     return expected, bad
 
 
-def _stored(projection: Index, reserved: str, entries: list[Document]) -> dict[Place, str]:
+def _stored(projection: Projection, reserved: str, entries: list[Document]) -> dict[Place, str]:
     paths = [parse_path(path) for path in projection.key.paths]
     return {Place(d["id"], Key.of(*(at(d, path) for path in paths))): d[reserved]["hash"] for d in entries}
 
 
-async def _listed(store: Store, layout: Layout, projection: Index) -> set[Place]:
+async def _listed(store: Store, layout: Layout, projection: Projection) -> set[Place]:
     prefix = f"{projection.full_name}|"
     records = [d for d in await documents(store, layout.state) if d["pk"].startswith(prefix)]
     return {Place.from_stored(entry) for record in records for entry in record["entries"]}
