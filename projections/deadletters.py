@@ -99,8 +99,8 @@ class Choice:
     until: float | None = None  # parked last at this time or before (epoch seconds)
     since: float | None = None  # parked last at this time or later
 
-    def query(self) -> tuple[str, dict[str, Any]]:
-        """The text of a query and its parameters."""
+    def query(self, fields: str = FIELDS) -> tuple[str, dict[str, Any]]:
+        """The text of a query for these fields, and its parameters."""
         ids = {f"@id{n}": id_ for n, id_ in enumerate(self.ids)}
         conditions = [f"c.id IN ({', '.join(ids)})"] if ids else []
         given: dict[str, Any] = dict(ids)
@@ -113,7 +113,7 @@ class Choice:
             if value is not None:
                 conditions.append(condition)
                 given[name] = value
-        return f"SELECT {FIELDS} FROM c" + (f" WHERE {' AND '.join(conditions)}" if conditions else ""), given
+        return f"SELECT {fields} FROM c" + (f" WHERE {' AND '.join(conditions)}" if conditions else ""), given
 
 
 class DeadLetters:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 from projections.batches import Write, write_all
+from projections.deadletters import Choice
 from projections.declare import Projection
 from projections.entries import State
 from projections.errors import ConflictError, ProjectionsError, TransientError
@@ -119,6 +120,13 @@ class Deferral:
     def notice(self) -> State:
         return State(self.identity, self.version, None if self.rid is None else {"_rid": self.rid})
 
+    def to_json(self) -> dict[str, Any]:
+        """For programs."""
+        return {
+            "id": self.id, "item": self.identity.to_stored(), "rid": self.rid, "version": self.version.to_stored(),
+            "reason": self.reason, "attempts": self.attempts, "first": self.first, "last": self.last,
+        }  # fmt: skip
+
 
 class Deferred:
     """The deferred items of one projection, in a logical partition of their own beside its dead letters."""
@@ -182,9 +190,10 @@ class Deferred:
             "last": now,
         }
 
-    async def pages(self) -> AsyncIterator[list[Deferral]]:
-        """All that is deferred."""
-        async for page in self._store.query(self._container, "SELECT * FROM c", {}, self._key):
+    async def pages(self, choice: Choice | None = None) -> AsyncIterator[list[Deferral]]:
+        """All that is deferred, or what of it is chosen; there is nothing of items in it that could be large."""
+        text, parameters = ("SELECT * FROM c", {}) if choice is None else choice.query("*")
+        async for page in self._store.query(self._container, text, parameters, self._key):
             for start in range(0, len(page), PAGE_SIZE):
                 yield [Deferral.from_stored(document) for document in page[start : start + PAGE_SIZE]]
 
@@ -199,6 +208,12 @@ class Deferred:
     async def count(self) -> int:
         pages = self._store.query(self._container, "SELECT VALUE COUNT(1) FROM c", {}, self._key)
         return sum([n async for page in pages for n in page])
+
+    async def oldest(self) -> int | None:
+        """When the first of all items that are deferred now was deferred (epoch seconds)."""
+        text = "SELECT TOP 1 VALUE c.first FROM c ORDER BY c.first"
+        found = [first async for page in self._store.query(self._container, text, {}, self._key) for first in page]
+        return min(found, default=None)
 
 
 def _id(identity: Identity, rid: str | None) -> str:

@@ -12,6 +12,7 @@ from projections.alarm import Alarm, Raised
 from projections.audit import AS_IT_SHOULD_BE, audit_name
 from projections.deadletters import DeadLetters
 from projections.declare import Projection
+from projections.deferred import Deferred
 from projections.feed import Checkpoint, Checkpoints
 from projections.outcomes import Tally
 from projections.provision import Layout
@@ -55,6 +56,8 @@ class Status:
     lag: float | None = None  # seconds since the oldest pending change was made; 0 when there is none
     deadletters: int | None = None
     oldest_deadletter: float | None = None  # seconds since the first of these items was parked
+    deferred: int | None = None
+    oldest_deferred: float | None = None  # seconds since the first of these items was deferred
     alarm: Raised | None = None
     audit: AuditStatus | None = None  # None: none has run yet
     tally: Tally = field(default_factory=Tally)  # of all work before the checkpoints
@@ -73,6 +76,8 @@ class Status:
             "lagSeconds": self.lag,
             "deadLetters": self.deadletters,
             "oldestDeadLetterSeconds": self.oldest_deadletter,
+            "deferred": self.deferred,
+            "oldestDeferredSeconds": self.oldest_deferred,
             "alarm": {"error": self.alarm.error, "items": self.alarm.items, "at": self.alarm.at}
             if self.alarm
             else None,
@@ -87,13 +92,14 @@ async def status(store: Store, layout: Layout, projection: Projection, *, now: f
     source, target = layout.source(projection), layout.target(projection)
     needed = (source, target, layout.state, layout.deadletters)
     missing = tuple([container for container in needed if await store.describe(container) is None])
-    deadletters = DeadLetters(store, layout.deadletters, projection.full_name)
     stored = (
         await Checkpoints(store, layout.state, projection.full_name).load([]) if layout.state not in missing else []
     )
     pending = await _pending(store, source, stored, now) if not missing else []
     alarm = await Alarm(store, layout.state, projection).raised() if layout.state not in missing else None
-    oldest = await deadletters.oldest() if layout.deadletters not in missing else None
+    there = layout.deadletters not in missing
+    parked, oldest = await _waiting(DeadLetters(store, layout.deadletters, projection.full_name), now, there)
+    deferred, oldest_deferred = await _waiting(Deferred(store, layout.deadletters, projection.full_name), now, there)
     tally = Tally()
     for checkpoint in stored:
         tally.merge(checkpoint.tally)
@@ -108,12 +114,22 @@ async def status(store: Store, layout: Layout, projection: Projection, *, now: f
         pending_ranges=len(pending),
         gap=None if missing or not stored else f">={len(pending)}" if pending else "0",
         lag=None if missing or not stored else max(pending, default=0.0),
-        deadletters=await deadletters.count() if layout.deadletters not in missing else None,
-        oldest_deadletter=None if oldest is None else max(0.0, now - oldest),
+        deadletters=parked,
+        oldest_deadletter=oldest,
+        deferred=deferred,
+        oldest_deferred=oldest_deferred,
         alarm=alarm,
         audit=await _audit(store, layout, projection, now) if not missing else None,
         tally=tally,
     )
+
+
+async def _waiting(items: DeadLetters | Deferred, now: float, there: bool) -> tuple[int | None, float | None]:
+    """How many items are parked, or deferred, and the age of the first; nothing where their container is missing."""
+    if not there:
+        return None, None
+    count, oldest = await items.count(), await items.oldest()
+    return count, None if oldest is None else max(0.0, now - oldest)
 
 
 def _health(

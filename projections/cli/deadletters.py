@@ -20,6 +20,7 @@ from projections.cli.durations import ago, seconds
 from projections.cli.session import FAILED, FOUND_WRONG, GOOD, AsJson, Session, complete, opened
 from projections.deadletters import Choice, DeadLetter, DeadLetters
 from projections.declare import Projection
+from projections.deferred import Deferral, Deferred
 from projections.outcomes import Outcome, Result
 from projections.worker import Engine
 
@@ -114,6 +115,7 @@ def list_(
     error: Error = None,
     older_than: OlderThan = None,
     newer_than: NewerThan = None,
+    deferred: Annotated[bool, typer.Option("--deferred", help="Deferred items in place of dead letters.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """List dead letters, page by page as they are read.
@@ -121,9 +123,15 @@ def list_(
     Of each: id (to choose it by), item, error, reason, attempts, when it was parked first and last. With --json one
     object a letter, with the version of the state that failed and the failing path where it is known.
 
+    With --deferred, the items that a call of the Functions app had no time for: identity, reason, attempts, ages. They
+    are not at fault, so there is no error to choose by; the app's timer drains them every minute.
+
     Exit codes: 0 also when there are none; 2 it could not be done.
     """
-    complete(_list(name, choose(reason, error, older_than, newer_than), as_json))
+    if deferred and error is not None:
+        raise typer.BadParameter("deferred items have no error; choose by --reason", param_hint="--error")
+    listing = _list_deferred if deferred else _list
+    complete(listing(name, choose(reason, error, older_than, newer_than), as_json))
 
 
 async def _list(name: str | None, choice: Choice, as_json: bool) -> int:
@@ -151,6 +159,31 @@ def _show(page: Sequence[DeadLetter], as_json: bool) -> None:
     ]  # fmt: skip
     columns = ("id", "projection", "item", "error", "reason", "attempts", "first parked", "last")
     out().print(table(columns, rows))
+
+
+async def _list_deferred(name: str | None, choice: Choice, as_json: bool) -> int:
+    async with opened() as session:
+        count = 0
+        for projection in Asked.of(session, name, choice).projections:
+            deferred = Deferred(session.store, session.layout.deadletters, projection.full_name)
+            async for page in deferred.pages(choice):
+                _show_deferred(projection, page, as_json)
+                count += len(page)
+    say(f"{count:,} deferred item{'' if count == 1 else 's'}")
+    return GOOD
+
+
+def _show_deferred(projection: Projection, page: Sequence[Deferral], as_json: bool) -> None:
+    if as_json:
+        for one in page:
+            emit({"projection": projection.full_name, **one.to_json()})
+        return
+    now = time.time()
+    rows = [
+        (projection.full_name, str(one.identity), one.reason, one.attempts, ago(now - one.first), ago(now - one.last))
+        for one in page
+    ]
+    out().print(table(("projection", "item", "reason", "attempts", "first deferred", "last"), rows))
 
 
 # show

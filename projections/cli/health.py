@@ -26,12 +26,13 @@ def status(
     max_lag: Annotated[float | None, typer.Option("--max-lag", help="Seconds of lag that are still good.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show how each projection stands: entries, gap, lag, dead letters, its audit, and the outcomes of all its work.
+    """Show how each projection stands: entries, gap, lag, dead letters, deferred items, its audit, and all outcomes.
 
     Health is ok (nothing pending), behind, not started (no position stored), alarm (it stopped, since everything was
     being parked) or missing (a container is not there). The gap is 0, or at least the number of feed ranges with
-    something pending. Dead letters come with the age of the oldest. The audit is behind by the age of the first change
-    that it has not looked at: some minutes at best. With --json one object a projection.
+    something pending. Dead letters come with the age of the oldest, and so do deferred items: what a call of the
+    Functions app had no time for, until its timer drains it. The audit is behind by the age of the first change that
+    it has not looked at: some minutes at best. With --json one object a projection.
 
     Exit codes: 0 ok or behind; 1 not started, alarm, missing, or behind by more than --max-lag; 2 it could not be done.
     """
@@ -78,20 +79,21 @@ def status_table(found: list[Status]) -> Any:
     """One row a projection."""
     rows = [
         (
-            one.projection, one.health.value, one.entries, one.gap, one.lag, _letters(one), _audited(one),
+            one.projection, one.health.value, one.entries, one.gap, one.lag,
+            _waiting(one.deadletters, one.oldest_deadletter), _waiting(one.deferred, one.oldest_deferred),
+            _audited(one),
             ", ".join(f"{name} {count:,}" for name, count in sorted(one.tally.outcomes.items()))
             + "".join(f"; no {container}" for container in one.missing)
             + (f"; alarm: {one.alarm.items:,} in a row parked ({one.alarm.error})" if one.alarm else ""),
         )
         for one in found
     ]  # fmt: skip
-    return table(("projection", "health", "entries", "gap", "lag s", "dead letters", "audit", "outcomes"), rows)
+    columns = ("projection", "health", "entries", "gap", "lag s", "dead letters", "deferred", "audit", "outcomes")
+    return table(columns, rows)
 
 
-def _letters(one: Status) -> str | int | None:
-    if not one.deadletters or one.oldest_deadletter is None:
-        return one.deadletters
-    return f"{one.deadletters:,}, oldest {ago(one.oldest_deadletter)}"
+def _waiting(count: int | None, oldest: float | None) -> str | int | None:
+    return count if not count or oldest is None else f"{count:,}, oldest {ago(oldest)}"
 
 
 def _audited(one: Status) -> str | None:

@@ -19,10 +19,14 @@ from projections.cli.app import app
 from projections.cli.durations import ago, seconds
 from projections.cosmos import connect
 from projections.deadletters import DeadLetters
+from projections.deferred import Deferred, Pending
+from projections.entries import State
+from projections.identity import Identity
 from projections.keys import Key
 from projections.provision import Layout
 from projections.settings import Settings
 from projections.store import Delete, Store, Upsert
+from projections.version import Version
 from tests.processes import EmulatorProcess, start
 
 _databases = itertools.count(1)
@@ -164,6 +168,41 @@ def shop(terminal: Terminal) -> Terminal:
 
 
 # list and show
+
+
+def test_deferred_items_are_listed_apart_from_dead_letters(shop: Terminal) -> None:
+    async def defer(store: Store, layout: Layout) -> None:
+        for n, reason in ((1, "busy (429)"), (5, "out of time")):
+            deferred = Deferred(store, layout.deadletters, "priced@1", clock=lambda n=n: time.time() - 3600 * n)  # type: ignore[misc]
+            identity = Identity(Key.of(f"c{n % 3}"), str(n))
+            for _ in range(2):
+                state = State(identity, Version('"e"', 1, 7), {"total": "secret"})
+                await deferred.defer(Pending(known=[state]), reason)
+
+    assert shop("deadletters", "list", "--deferred").stdout == ""
+    shop.with_store(defer)
+    one, five = shop.lines("deadletters", "list", "--deferred")
+    assert one["first"] - five["first"] in range(14_390, 14_500)
+    del one["first"], one["last"]
+    assert one == {
+        "projection": "priced@1", "id": one["id"], "item": {"key": ["c1"], "id": "1"}, "rid": None,
+        "version": {"etag": '"e"', "ts": 1, "lsn": 7}, "reason": "busy (429)", "attempts": 2,
+    }  # fmt: skip
+    shown = shop("deadletters", "list", "priced", "--deferred")
+    assert "2 deferred items" in shown.stderr
+    assert "secret" not in shown.stdout
+    assert "1h" in shown.stdout
+    assert {line["item"]["id"] for line in shop.lines("deadletters", "list", "--deferred", "--older-than", "2h")} == {
+        "5"
+    }
+    assert {line["item"]["id"] for line in shop.lines("deadletters", "list", "--deferred", "--reason", "BUSY")} == {"1"}
+    assert shop.lines("deadletters", "list", "by-customer", "--deferred") == []
+    assert set(shop.letters()) == {"2", "3", "4"}
+    assert "choose by --reason" in shop("deadletters", "list", "--deferred", "--error", "X", code=2).stderr
+    [status] = [line for line in shop.lines("status") if line["projection"] == "priced"]
+    assert (status["deferred"], status["deadLetters"]) == (2, 3)
+    assert 18_000 <= status["oldestDeferredSeconds"] < 18_200
+    assert "2, oldest 5h" in " ".join(shop("status").stdout.split())
 
 
 def test_list_shows_what_people_need(shop: Terminal) -> None:

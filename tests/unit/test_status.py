@@ -8,13 +8,16 @@ from typing import Any
 
 from projections.alarm import Raised
 from projections.audit import Audit
+from projections.cli.health import status_table
 from projections.declare import Catalog, Index, Source
+from projections.deferred import Deferred, Pending
 from projections.keys import Key
 from projections.memory import MemoryStore
 from projections.provision import Layout, initialise
 from projections.status import AuditStatus, Health, Status, status
 from projections.store import Upsert
 from projections.worker import Engine, Worker
+from tests.support import gone
 
 BY_STATUS = Index(name="by-status", source=Source(container="orders", key="/shop"), key="/status")
 LAYOUT = Layout(Catalog(projections=(BY_STATUS,)), "db")
@@ -79,10 +82,25 @@ async def test_for_programs() -> None:
     assert replace(found, oldest_deadletter=90.0).to_json() == {
         "projection": "by-status", "version": 1, "target": "db/by-status", "health": "ok", "missing": [], "entries": 1,
         "ranges": 1, "gap": "0", "lagSeconds": 0.0, "deadLetters": 1,
-        "oldestDeadLetterSeconds": 90.0, "alarm": None, "audit": None,
+        "oldestDeadLetterSeconds": 90.0, "deferred": 0, "oldestDeferredSeconds": None, "alarm": None, "audit": None,
         "outcomes": {"parked": 1, "skipped": 1, "written": 1},
         "reasons": {"parked: ItemError": 1, "skipped: missing key": 1},
     }  # fmt: skip
+
+
+async def test_what_is_deferred_is_counted_for_its_projection_alone() -> None:
+    store = await started()
+    now = time.time()
+    for n, name in ((1, "by-status@1"), (2, "by-status@1"), (3, "by-status@2")):
+        deferred = Deferred(store, LAYOUT.deadletters, name, clock=lambda n=n: now - 100 * n)  # type: ignore[misc]
+        await deferred.defer(Pending(known=[gone(f"o{n}")]), "busy (429)")
+    found = await status(store, LAYOUT, BY_STATUS, now=now)
+    assert (found.deferred, found.deadletters) == (2, 0)
+    assert found.oldest_deferred is not None
+    assert 199 <= found.oldest_deferred <= 201
+    assert replace(found, oldest_deferred=200.0).to_json()["oldestDeferredSeconds"] == 200.0
+    [row] = [str(cell) for cell in status_table([found]).columns[6].cells]
+    assert row == "2, oldest 3m 20s"
 
 
 async def test_the_audit_and_the_alarm() -> None:
