@@ -106,6 +106,14 @@ class UnauthorizedError(FatalError):
     """The account refused the credentials (401, 403)."""
 
 
+class IdentityError(UnauthorizedError):
+    """A managed identity creates no databases and no containers, whatever its role (403/5300)."""
+
+
+class NativeIndexError(FatalError):
+    """The account makes no native global secondary index."""
+
+
 class MissingContainerError(FatalError):
     """A container or database does not exist (404/1003)."""
 

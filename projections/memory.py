@@ -9,7 +9,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapp
 from dataclasses import dataclass, field
 from typing import Any
 
-from projections.errors import ConflictError, MissingContainerError, TooLargeError
+from projections.declare import Throughput
+from projections.errors import ConflictError, MissingContainerError, NativeIndexError, TooLargeError
 from projections.identity import Place
 from projections.keys import Key, at, parse_path
 from projections.metering import charge
@@ -164,9 +165,14 @@ class MemoryStore:
         data = self._containers.get(container)
         return data.description if data else None
 
+    async def throughput(self, container: Container) -> Throughput | None:
+        return (await self._call("throughput", container)).description.throughput
+
     async def create_container(self, wanted: Description) -> bool:
         if wanted.container in self._containers:
             return False
+        if wanted.native is not None:
+            raise NativeIndexError("the memory store makes no native index")
         self._containers[wanted.container] = _Data(wanted)
         return True
 

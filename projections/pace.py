@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequen
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
+from projections.declare import Throughput
 from projections.errors import ThrottledError
 from projections.identity import Place
 from projections.keys import Key
@@ -161,6 +162,10 @@ class PacedStore:
     async def describe(self, container: Container) -> Description | None:
         async with self._call():
             return await self._store.describe(container)
+
+    async def throughput(self, container: Container) -> Throughput | None:
+        async with self._call():
+            return await self._store.throughput(container)
 
     async def create_container(self, wanted: Description) -> bool:
         async with self._call():

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type
 
+from projections.declare import Throughput
 from projections.errors import TransientError
 from projections.identity import Place
 from projections.keys import Key
@@ -68,6 +69,9 @@ class PatientStore:
 
     async def describe(self, container: Container) -> Description | None:
         return await self._try(lambda: self._store.describe(container))
+
+    async def throughput(self, container: Container) -> Throughput | None:
+        return await self._try(lambda: self._store.throughput(container))
 
     async def create_container(self, wanted: Description) -> bool:
         return await self._try(lambda: self._store.create_container(wanted))

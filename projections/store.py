@@ -88,6 +88,15 @@ Operation: TypeAlias = Create | Replace | Upsert | Delete
 
 
 @dataclass(frozen=True, slots=True)
+class Native:
+    """What makes a container a native global secondary index."""
+
+    source: str  # the source container's name, in the same database
+    definition: str
+    status: str | None = None  # of its building, as the service says
+
+
+@dataclass(frozen=True, slots=True)
 class Description:
     """What a container is like."""
 
@@ -96,7 +105,10 @@ class Description:
     default_ttl: int | None = None  # seconds; -1: only items that say so expire; None: expiry is off
     indexing: Mapping[str, Any] | None = None  # an indexing policy; None: the service's default
     unique_keys: tuple[tuple[str, ...], ...] = ()
-    throughput: Throughput = field(default_factory=Throughput)
+    throughput: Throughput = field(default_factory=Throughput)  # to create it with; `throughput()` tells what it has
+    key_kind: str | None = None  # Hash or MultiHash; None: as the number of paths makes it
+    key_version: int = 2  # 1: only the first 101 bytes of a key count
+    native: Native | None = None  # None: a container like any other
 
 
 class WriteError(StoreError):
@@ -144,8 +156,19 @@ class Store(Protocol):
     async def describe(self, container: Container) -> Description | None:
         """What the container is like, or None where there is none."""
 
+    async def throughput(self, container: Container) -> Throughput | None:
+        """What the container has for its own: nothing where it is serverless, or its database's is shared.
+
+        None where the account does not say, as to a managed identity.
+        """
+
     async def create_container(self, wanted: Description) -> bool:
-        """Create a container, and its database, where there is none; whether it did. Never changes an existing one."""
+        """Create a container, and its database, where there is none; whether it did. Never changes an existing one.
+
+        Raises:
+            IdentityError: the credentials allow no such thing, wherever it is asked for.
+            NativeIndexError: a native index was wanted, and the account makes none.
+        """
 
     async def close(self) -> None:
         """Let go of connections. Safe to repeat."""

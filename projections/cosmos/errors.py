@@ -12,6 +12,7 @@ from azure.cosmos.exceptions import CosmosBatchOperationError, CosmosHttpRespons
 from projections.errors import (
     ConflictError,
     FatalError,
+    IdentityError,
     ItemError,
     MissingContainerError,
     PartitionFullError,
@@ -32,6 +33,7 @@ ERRORS: Final[Mapping[tuple[int, int | None], type[ProjectionsError]]] = {
     (403, 3): TransientError,  # a write region has moved
     (403, 1008): TransientError,  # the account is not in this region at the moment
     (403, 1014): PartitionFullError,
+    (403, 5300): IdentityError,
     (404, None): ConflictError,
     (404, 1002): TransientError,  # the replica has not caught up with the session yet
     (404, 1003): MissingContainerError,
@@ -68,10 +70,7 @@ HINTS: Final[Mapping[tuple[int, int | None], str]] = {
     (401, None): CREDENTIALS_HINT,
     (403, None): CREDENTIALS_HINT,
     # facts.md 10
-    (
-        403,
-        5300,
-    ): "a managed identity creates no databases or containers: create them beforehand (README, Deploying)",
+    (403, 5300): "create them beforehand, with what `projections init --template bicep` (or az) prints",
     (404, 1003): "create it with `projections init`",
 }
 
@@ -82,6 +81,8 @@ def _meaning(status: int, sub_status: int | None, headers: Mapping[str, Any] | N
     if issubclass(kind, TransientError):
         wait = float((headers or {}).get("x-ms-retry-after-ms") or 0) / 1000
         return kind(text, retry_after=wait)
+    if kind is IdentityError:
+        text = f"a managed identity creates no databases and no containers ({status}/{sub_status})"
     if kind is UnauthorizedError:
         text = f"the account refused the credentials ({text.removeprefix('the store answered ')})"
     return kind(text, hint=HINTS.get((status, sub_status)) or HINTS.get((status, None)))

@@ -10,16 +10,13 @@ from typing import Any, Final, cast
 from aiohttp import ClientError
 from azure.core import MatchConditions
 from azure.core.exceptions import AzureError
-from azure.cosmos import PartitionKey
 from azure.cosmos.aio import ContainerProxy, CosmosClient
-from azure.cosmos.exceptions import (
-    CosmosBatchOperationError,
-    CosmosResourceExistsError,
-    CosmosResourceNotFoundError,
-)
+from azure.cosmos.exceptions import CosmosBatchOperationError, CosmosResourceNotFoundError
 
-from projections.cosmos.arguments import argument, batched, feed_scope, offer
+from projections.cosmos.arguments import argument, batched, feed_scope
+from projections.cosmos.containers import create, described, throughput
 from projections.cosmos.errors import calling, refused, translate
+from projections.declare import Throughput
 from projections.errors import MissingContainerError
 from projections.identity import Place
 from projections.keys import Key, Undefined, at, parse_path
@@ -185,37 +182,20 @@ class CosmosStore:
             return None
         except (AzureError, ClientError, OSError) as error:
             raise translate(error) from error
-        return Description(
-            container,
-            tuple(found["partitionKey"]["paths"]),
-            found.get("defaultTtl"),
-            found.get("indexingPolicy"),
-            tuple(tuple(k["paths"]) for k in found.get("uniqueKeyPolicy", {}).get("uniqueKeys", ())),
-        )
+        return described(container, found)
+
+    async def throughput(self, container: Container) -> Throughput | None:
+        proxy, _ = await self._open(container)
+        return await throughput(proxy)
 
     async def create_container(self, wanted: Description) -> bool:
         if await self.describe(wanted.container):
             return False
-        database = await calling(self._client.create_database_if_not_exists(wanted.container.database))
-        paths = list(wanted.key_paths)
-        key = PartitionKey(paths, kind="MultiHash") if len(paths) > 1 else PartitionKey(paths[0])
-        options: dict[str, Any] = {
-            "default_ttl": wanted.default_ttl,
-            "indexing_policy": wanted.indexing,
-            "unique_key_policy": {"uniqueKeys": [{"paths": list(p)} for p in wanted.unique_keys]}
-            if wanted.unique_keys
-            else None,
-            "offer_throughput": offer(wanted.throughput),
-        }
-        try:
-            await database.create_container(
-                wanted.container.name, key, **{name: value for name, value in options.items() if value is not None}
-            )
-        except CosmosResourceExistsError:
-            return False
-        except (AzureError, ClientError, OSError) as error:
-            raise translate(error) from error
-        return True
+        if wanted.native is not None:  # then the database has the source in it already
+            return await create(self._client.get_database_client(wanted.container.database), wanted)
+        return await create(
+            await calling(self._client.create_database_if_not_exists(wanted.container.database)), wanted
+        )
 
 
 def _is_plain(place: Place) -> bool:

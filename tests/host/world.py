@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from projections.declare import Catalog, Index, SoftDelete, Source
+from projections.declare import Catalog, Index, SoftDelete, Source, Throughput
 from projections.deferred import Deferred
 from projections.errors import ProjectionsError
 from projections.functions import TriggeredWorker
@@ -88,6 +88,9 @@ class Line:
     async def describe(self, container: Container) -> Description | None:
         await self._pass("describe", container)
         return await self._store.describe(container)
+
+    async def throughput(self, container: Container) -> Throughput | None:
+        return await self._store.throughput(container)
 
     async def create_container(self, wanted: Description) -> bool:
         return await self._store.create_container(wanted)

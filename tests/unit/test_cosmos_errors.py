@@ -12,6 +12,7 @@ from projections.cosmos import ERRORS, translate
 from projections.errors import (
     ConflictError,
     FatalError,
+    IdentityError,
     ItemError,
     MissingContainerError,
     PartitionFullError,
@@ -33,7 +34,7 @@ def answer(status: int, sub_status: int | None = None, **headers: str) -> Cosmos
     ("status", "sub_status", "meaning"),
     [
         (400, None, ItemError), (401, None, UnauthorizedError), (403, None, UnauthorizedError),
-        (403, 5300, UnauthorizedError), (403, 3, TransientError), (403, 1008, TransientError),
+        (403, 5300, IdentityError), (403, 3, TransientError), (403, 1008, TransientError),
         (403, 1014, PartitionFullError), (404, None, ConflictError), (404, 1002, TransientError),
         (404, 1003, MissingContainerError), (408, None, TransientError), (409, None, ConflictError),
         (410, 1002, TransientError), (412, 1110, ConflictError), (413, None, TooLargeError),
