@@ -32,7 +32,7 @@ async def start(*options: str) -> tuple[Process, str]:
 
 async def finish(process: Process, number: int) -> tuple[int | None, str, str]:
     process.send_signal(number)
-    out, err = await asyncio.wait_for(process.communicate(), 10)
+    out, err = await asyncio.wait_for(process.communicate(), 60)
     return process.returncode, out.decode(), err.decode()
 
 

@@ -190,7 +190,7 @@ async def test_no_body_and_no_header_makes_it_fail(container: ContainerProxy, em
 async def test_a_client_that_waits_for_100_continue_gets_it(container: ContainerProxy, emulator: Emulator) -> None:
     async with aiohttp.ClientSession() as session:
         request = session.post(emulator.url + "dbs", data=b"{}", expect100=True)
-        async with asyncio.timeout(3), request as response:
+        async with asyncio.timeout(60), request as response:
             assert response.status == 401
 
 

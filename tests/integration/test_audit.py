@@ -65,10 +65,10 @@ async def test_a_page_is_cut_before_what_is_young(shop: OpenShop) -> None:
     """Otherwise a source that is always being written to would never be audited."""
     s = await shop(CATALOG)
     await s.put(order(1), order(2))
-    [first, _] = await s.all(s.layout.source(BY_STATUS))
-    await asyncio.sleep(first["_ts"] + 1.01 - time.time())
+    [_, second] = await s.all(s.layout.source(BY_STATUS))
+    await asyncio.sleep(second["_ts"] + 1.01 - time.time())
     await s.put(order(3))
-    horizon = first["_ts"] + 300.0
+    horizon = second["_ts"] + 300.0
     report = await audit(s, now=lambda: horizon)
     assert report.examined == 2
     assert (await audit(s)).examined == 1

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from projections.cli.auditing import BackgroundAudit, auditing
+from projections.cli.auditing import LAST_SECONDS, BackgroundAudit, auditing
 from projections.declare import Catalog, Index, Source
 from projections.errors import TransientError
 from projections.keys import Key
@@ -45,7 +45,7 @@ async def at_work(s: Any, store: Any = None) -> AsyncIterator[tuple[Worker, Back
         await running
 
 
-async def until(condition: Callable[[], Any], seconds: float = 10) -> None:
+async def until(condition: Callable[[], Any], seconds: float = 60) -> None:
     deadline = time.monotonic() + seconds
     while not await condition():
         assert time.monotonic() < deadline, "it did not come about"
@@ -126,7 +126,7 @@ async def test_a_busy_account_is_waited_for(shop: OpenShop) -> None:
     await s.put(order(1))
     await s.run()
     await lose(s, BY_ID, 1)
-    busy = True
+    busy, refused = True, asyncio.Event()
 
     class Busy:
         def __getattr__(self, name: str) -> Any:
@@ -134,11 +134,12 @@ async def test_a_busy_account_is_waited_for(shop: OpenShop) -> None:
 
         async def read(self, container: Container, places: Any) -> Any:
             if busy:
+                refused.set()
                 raise TransientError
             return await s.store.read(container, places)
 
     async with at_work(s, store=Busy()):
-        await asyncio.sleep(0.3)
+        await asyncio.wait_for(refused.wait(), 60)
         assert await s.entries("by-id") == []
         busy = False
 
@@ -155,7 +156,7 @@ async def test_it_ends_with_the_worker_and_goes_on_where_it_was(shop: OpenShop) 
     for _ in range(3):
         async with at_work(s):
             await asyncio.sleep(0.1)
-    assert time.monotonic() - started < 8
+    assert time.monotonic() - started < 3 * LAST_SECONDS  # none of them was waited for in vain
     async with at_work(s):
 
         async def seen() -> bool:

@@ -33,7 +33,7 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def line_of(process: subprocess.Popen[str], seconds: float = 30) -> str:
+def line_of(process: subprocess.Popen[str], seconds: float = 60) -> str:
     assert process.stdout
     ready, _, _ = select.select([process.stdout], [], [], seconds)
     assert ready, "nothing was printed"
@@ -59,7 +59,7 @@ def test_a_signal_ends_the_worker_in_good_order_and_the_next_one_goes_on(
     while not entries(connection, database):
         assert time.monotonic() < deadline
     worker.send_signal(number)
-    out, err = worker.communicate(timeout=30)
+    out, err = worker.communicate(timeout=60)
     assert worker.returncode == code, err
     assert "Traceback" not in err
     assert any(json.loads(line)["action"] == "stopping" for line in err.splitlines())
@@ -77,13 +77,13 @@ def test_the_emulator_says_when_it_is_ready_and_stops_when_told() -> None:
     assert ready["connectionString"].startswith(f"AccountEndpoint={ready['url']};")
     run(["init"], ready["connectionString"])
     process.send_signal(signal.SIGTERM)
-    out, _ = process.communicate(timeout=30)
+    out, _ = process.communicate(timeout=60)
     assert (process.returncode, out) == (0, "")
 
 
 def test_an_emulator_on_a_port_that_is_taken(account: EmulatorProcess) -> None:
     process = start(["emulator", "--port", str(account.port)], "")
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (2, "")
     assert "error: cannot start" in err
     assert "hint: try --port 0" in err
@@ -101,7 +101,7 @@ def test_a_reader_that_has_seen_enough_is_no_error(account: EmulatorProcess, fil
     assert process.stderr
     err = process.stderr.read()
     process.stderr.close()
-    assert process.wait(timeout=30) == 0, err
+    assert process.wait(timeout=60) == 0, err
     assert "Traceback" not in err
     assert "BrokenPipe" not in err
 
@@ -111,10 +111,10 @@ def test_a_host_that_never_answers_is_given_up(tmp_path: Path) -> None:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/"
         started = time.monotonic()
         process = start(["status"], f"AccountEndpoint={url};AccountKey=YQ==;")
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=100)
     assert process.returncode == 2
     assert f"cannot reach {url}" in err
-    assert time.monotonic() - started < 20
+    assert time.monotonic() - started < 60  # the SDK alone would try for minutes
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from projections.settings import Settings
 from projections.store import Container, Description, Upsert
 from projections.triggers import Trigger, triggers
 from tests.converged import documents
+from tests.host.virtual import in_virtual_time
 from tests.support import index
 
 SETTINGS = Settings("http://nowhere/", "…")
@@ -77,7 +78,7 @@ def test_databases_are_where_the_catalog_says() -> None:
 class Shop:
     """A worker on a store in memory that fails as told."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, timeout: float = 5.0, *more: Any) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, timeout: float = 600.0, *more: Any) -> None:
         catalog = Catalog(projections=(index(alarm_after=20), *more))
         monkeypatch.setattr(Settings, "load_catalog", lambda _: catalog)
         self.failures: list[Exception] = []
@@ -150,6 +151,7 @@ async def test_containers_that_were_missing_are_looked_for_again(shop: Shop) -> 
     assert (await shop.worker.apply(shop.projection, await shop.notice())).outcomes == {"written": 1}
 
 
+@in_virtual_time
 async def test_trouble_that_passes_is_waited_for_within_the_call(shop: Shop) -> None:
     notice = await shop.notice()
     shop.failures = [TransientError("busy (429)")] * 3
@@ -157,8 +159,9 @@ async def test_trouble_that_passes_is_waited_for_within_the_call(shop: Shop) -> 
     assert (await shop.worker.apply(shop.projection, notice)).outcomes == {"written": 1}
 
 
+@in_virtual_time
 async def test_what_is_not_done_in_time_is_deferred_and_drained(monkeypatch: pytest.MonkeyPatch) -> None:
-    shop = Shop(monkeypatch, timeout=0.5)
+    shop = Shop(monkeypatch, timeout=60.0)
     notice = await shop.notice()
     shop.down = {"by-status"}
 
@@ -177,17 +180,19 @@ async def test_what_is_not_done_in_time_is_deferred_and_drained(monkeypatch: pyt
     assert await shop.deferred() == []
 
 
+@in_virtual_time
 async def test_what_cannot_even_be_deferred_fails_the_call_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    shop = Shop(monkeypatch, timeout=0.5)
+    shop = Shop(monkeypatch, timeout=60.0)
     notice = await shop.notice()
     shop.down = {"by-status", "projections-deadletters"}
 
-    with pytest.raises(TransientError, match=r"not done within 0.4 s .*by-status is down.*, and not deferred"):
+    with pytest.raises(TransientError, match=r"not done within 48 s .*by-status is down.*, and not deferred"):
         await shop.worker.apply(shop.projection, notice)
 
 
+@in_virtual_time
 async def test_a_drain_of_one_projection_leaves_a_busy_store_in_peace(monkeypatch: pytest.MonkeyPatch) -> None:
-    shop = Shop(monkeypatch, timeout=0.5)
+    shop = Shop(monkeypatch, timeout=60.0)
     notice = await shop.notice()
     shop.down = {"by-status"}
     await shop.worker.apply(shop.projection, notice)
@@ -202,7 +207,7 @@ async def test_an_audit_repairs_what_was_never_delivered(shop: Shop) -> None:
     young = (await shop.worker.audit())["by-status@1"]
     assert young is not None
     assert young.examined == 0
-    later = TriggeredWorker(SETTINGS, 5.0, shop._open, now=lambda: time.time() + 400)
+    later = TriggeredWorker(SETTINGS, 600.0, shop._open, now=lambda: time.time() + 400)
     both = await asyncio.gather(later.audit(), later.audit())
     reports = [report for audit in both if (report := audit["by-status@1"]) is not None]
     assert sum(report.repaired.outcomes["written"] for report in reports) >= 1
@@ -220,20 +225,22 @@ async def test_an_audit_tells_of_others_at_the_same_leases(shop: Shop, caplog: p
     assert [record.message.startswith("leases with several owners") for record in caplog.records].count(True) == 1
 
 
+@in_virtual_time
 async def test_one_projection_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither while its containers are looked at, nor in the timers, whatever becomes of it there."""
     other = index(name="other")
-    shop = Shop(monkeypatch, 2.0, other)
+    loop, shop = asyncio.get_running_loop(), Shop(monkeypatch, 60.0, other)
     notice = await shop.notice()
     shop.down = {"by-status"}
     held = asyncio.create_task(shop.worker.apply(shop.projection, notice))
     await asyncio.sleep(0.05)
-    started = time.monotonic()
+    started = loop.time()
     assert (await shop.worker.apply(other, notice)).outcomes == {"written": 1}
-    assert time.monotonic() - started < 1
+    assert loop.time() == started
     await held
+    assert loop.time() >= 48
 
-    later = TriggeredWorker(SETTINGS, 2.0, shop._open, now=lambda: time.time() + 400)
+    later = TriggeredWorker(SETTINGS, 60.0, shop._open, now=lambda: time.time() + 400)
     reports = await later.audit()
     assert reports["by-status@1"] is None  # busy
     assert reports["other@1"] is not None

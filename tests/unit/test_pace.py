@@ -15,6 +15,7 @@ from projections.metering import charge
 from projections.pace import Allowance, Concurrency, PacedStore
 from projections.patience import PatientStore
 from projections.store import Container
+from tests.host.virtual import in_virtual_time
 
 SOMEWHERE = Container("d", "c")
 PLACE = Place("1", Key.of("k"))
@@ -43,7 +44,8 @@ class Service:
 
 
 def paced(service: Any, *, most: int = 32, cap: float | None = None) -> PacedStore:
-    return PacedStore(service, Concurrency(most), Allowance(cap))
+    now = asyncio.get_running_loop().time
+    return PacedStore(service, Concurrency(most, now=now), Allowance(cap, now=now))
 
 
 async def many(store: Any, number: int) -> None:
@@ -56,6 +58,7 @@ async def test_no_more_calls_are_under_way_than_allowed() -> None:
     assert (service.most, service.done) == (5, 50)
 
 
+@in_virtual_time
 async def test_a_busy_store_is_asked_less_and_everything_gets_done() -> None:
     """Without adapting, most of 32 calls at once would be refused, again and again."""
     service = Service(limit=4)
@@ -96,6 +99,7 @@ async def test_the_limit_never_falls_below_one() -> None:
     assert concurrency.limit == 1
 
 
+@in_virtual_time
 async def test_nobody_calls_before_the_time_that_the_store_asked_for() -> None:
     loop = asyncio.get_running_loop()
     concurrency = Concurrency(4, now=loop.time)
@@ -153,4 +157,4 @@ async def test_waiting_for_the_allowance_takes_as_long_as_it_costs() -> None:
 async def test_without_a_cap_nothing_waits() -> None:
     allowance = Allowance(None)
     allowance.use(1e9)
-    await asyncio.wait_for(allowance.wait(), 0.1)
+    await asyncio.wait_for(allowance.wait(), 10)
