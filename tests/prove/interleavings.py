@@ -5,12 +5,14 @@ from __future__ import annotations
 import multiprocessing
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise, product
 from typing import Any
 
+from projections.entries import Rules
 from tests.prove.report import Part
 from tests.simulation import broken
 from tests.simulation.search import Found, Search
-from tests.simulation.states import ALL, CLOCKS, ENTRIES, History, histories
+from tests.simulation.states import ALL, CLOCKS, ELEMENTS, ENTRIES, EXPLODED, RULES, History, histories
 from tests.simulation.tracks import Workers
 
 SECONDS = 900.0
@@ -27,25 +29,27 @@ class Job:
     group: str
     histories: tuple[History, ...]
     options: dict[str, Any] = field(default_factory=dict)
+    rules: Rules = RULES
     writer: str | None = None  # a broken one, which has to go wrong
 
     def run(self, seconds: float) -> Found:
-        workers = _workers("".join(history.id for history in self.histories), self.writer)
+        workers = _workers("".join(history.id for history in self.histories), self.rules, self.writer)
         return Search(workers, self.histories, **self.options).run(seconds=seconds)
 
     def __str__(self) -> str:
         return f"{self.group}: {', '.join(map(str, self.histories))}"
 
 
-_known: dict[tuple[str, str | None], Workers] = {}
+_known: dict[tuple[str, bool, str | None], Workers] = {}
 
 
-def _workers(ids: str, writer: str | None) -> Workers:
+def _workers(ids: str, rules: Rules, writer: str | None) -> Workers:
     """What is remembered of writers serves for all histories with the same states in them."""
-    known = _known.get((ids, writer))
+    which = (ids, rules == RULES, writer)
+    known = _known.get(which)
     if known is None or len(known.tracks) > MOST_TRACKS:
         options = {"writer": getattr(broken, writer)} if writer else {}
-        known = _known[ids, writer] = Workers(ids=ids, **options)
+        known = _known[which] = Workers(rules, ids=ids, **options)
     return known
 
 
@@ -71,6 +75,12 @@ def jobs() -> Iterator[Job]:
         for history in histories(length):
             for name in ("xa", "ya", "soft"):
                 yield Job("two items that share batches", (history, History.of(name, id_="j")))
+    for length in (3, 2, 1):
+        for names in product(ELEMENTS, repeat=length):
+            if ("gone", "gone") not in pairwise(names) and "[y]" not in names[
+                : names.index("[x]") if "[x]" in names else 3
+            ]:
+                yield Job("elements that come and go", (History(names),), rules=EXPLODED)
     for other in (*ALL, "bad"):
         for names in {("bad", other), (other, "bad")} if other != "bad" else {("bad",)}:
             if names[0] in ("xa", "soft", "gone", "bad"):  # else a mirror image
@@ -79,12 +89,13 @@ def jobs() -> Iterator[Job]:
 
 BROKEN = [
     *(
-        Job("broken on purpose", (History.of("xa-ya"),), {}, name)
+        Job("broken on purpose", (History.of("xa-ya"),), {}, writer=name)
         for name in ("Unchecked", "Forgetful", "Hasty", "Narrow")
     ),
-    Job("broken on purpose", (History.of("xa-xb", "backwards"),), {}, "Credulous"),
-    Job("broken on purpose", (History.of("xa-ya", "backwards"),), {}, "Credulous"),
-    Job("broken on purpose", (History.of("xa-ya-xb"),), {"readers": True}, "Unguarded"),
+    Job("broken on purpose", (History.of("xa-xb", "backwards"),), {}, writer="Credulous"),
+    Job("broken on purpose", (History.of("xa-ya", "backwards"),), {}, writer="Credulous"),
+    Job("broken on purpose", (History.of("xa-ya-xb"),), {"readers": True}, writer="Unguarded"),
+    Job("broken on purpose", (History.of("xa-ya-xa"),), {"readers": True}, writer="Trusting"),
 ]  # fmt: skip
 
 

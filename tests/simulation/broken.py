@@ -43,6 +43,16 @@ def _unguarded(write: Write) -> Write:
     return replace(write, operation=Delete(operation.id, ANY)) if isinstance(operation, Delete) else write
 
 
+class Trusting(Writer):
+    """Does not write again what another writer has set out to remove."""
+
+    async def _read_placements(self, attempts: list[Attempt]) -> None:
+        await super()._read_placements(attempts)
+        for attempt in attempts:
+            if attempt.placement:
+                attempt.placement = replace(attempt.placement, leaving=())
+
+
 class Blind(Writer):
     """Does not look again at places that were empty before it wrote the record."""
 

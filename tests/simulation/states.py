@@ -28,17 +28,34 @@ RULES = Rules(
         placement_buckets=1,  # the records of all items are in one logical partition, and share its batches
     )
 )
+EXPLODED = Rules(
+    Index(
+        name="p",
+        source=Source(container="source", key="/s"),
+        key="/k",
+        each="/k",
+        by="value",
+        deletes=SoftDelete("/deleted"),
+        placement_buckets=1,
+    )
+)
+"""Every element of /k has an entry under a key of its own."""
 CONTENTS: dict[str, dict[str, Any] | None] = {
     "xa": {"k": "x", "v": "a"},
     "xb": {"k": "x", "v": "b"},
     "ya": {"k": "y", "v": "a"},
     "yb": {"k": "y", "v": "b"},
+    "[]": {"k": [], "v": "a"},
+    "[x]": {"k": ["x"], "v": "a"},
+    "[y]": {"k": ["y"], "v": "a"},
+    "[xy]": {"k": ["x", "y"], "v": "a"},
     "soft": {"k": "x", "v": "a", "deleted": True},
     "bad": {"k": {}, "v": "a"},  # no key: parked
     "gone": None,
 }
 ENTRIES = ("xa", "xb", "ya", "yb")
 ALL = (*ENTRIES, "soft", "gone")
+ELEMENTS = ("[]", "[x]", "[y]", "[xy]", "gone")
 CLOCKS = {"apart": lambda n: NOW + n, "tied": lambda n: NOW, "backwards": lambda n: NOW - n}
 
 
@@ -104,6 +121,16 @@ def histories(length: int, clock: str = "apart", names: Sequence[str] = ALL) -> 
         entries = [name for name in chosen if name in ENTRIES]
         if ("gone", "gone") not in itertools.pairwise(chosen) and (not entries or entries[0] == "xa"):
             yield History(chosen, clock)
+
+
+def places(rules: Rules, identity: Identity) -> list[Place]:
+    """Wherever an item may have entries."""
+    found: dict[Place, None] = {}
+    for name in CONTENTS:
+        item = made(identity.id, name, 0, "apart")
+        if item is not None:
+            found |= dict.fromkeys(rebuilt(rules, State(identity, Version.of(item, from_feed=False), item))[0])
+    return list(found)
 
 
 def rebuilt(rules: Rules, state: State) -> tuple[dict[Place, Document], bool]:

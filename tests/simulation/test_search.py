@@ -9,7 +9,7 @@ import pytest
 from projections.writer import Writer
 from tests.simulation import broken
 from tests.simulation.search import Found, Search, search
-from tests.simulation.states import CLOCKS, History, histories
+from tests.simulation.states import CLOCKS, EXPLODED, History, histories
 from tests.simulation.tracks import Workers
 
 QUICK = [*histories(1), *(h for h in histories(2) if not {"ya", "yb"} & set(h.names))]
@@ -39,6 +39,11 @@ def test_an_audit_beside_the_owner():
 
 def test_readers_see_an_entry_that_moves_away_and_back_all_the_time():
     converges(search(Workers(), History.of("xa-ya-xa"), readers=True, kills=False))
+
+
+@pytest.mark.parametrize("names", ["[xy]", "[x]-[]", "[x]-[xy]", "[xy]-[xy]", "[]-[xy]"])
+def test_elements_that_come_and_go(names):
+    converges(search(Workers(EXPLODED), History.of(names)))
 
 
 def test_a_replay_besides():
@@ -87,6 +92,11 @@ def test_without_one_part_of_the_protocol_it_goes_wrong(writer, names, clock, op
 
 def test_without_the_guard_on_removal_readers_miss_an_entry():
     found = search(Workers(writer=broken.Unguarded), History.of("xa-ya-xb"), readers=True, kills=False)
+    assert found.wrong == "readers see no entry"
+
+
+def test_without_writing_again_what_another_writer_is_about_to_remove_readers_miss_an_entry():
+    found = search(Workers(writer=broken.Trusting), History.of("xa-ya-xa"), readers=True, kills=False)
     assert found.wrong == "readers see no entry"
 
 

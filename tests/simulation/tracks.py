@@ -32,7 +32,7 @@ from projections.keys import Key
 from projections.memory import MemoryStore, _Data
 from projections.store import Container, Delete, Description, Document, WriteError
 from projections.writer import Attempt, Places, Writer
-from tests.simulation.states import KEYS, LETTERS, NOW, RULES, SOURCE, STATE, TARGET, History, canonical, made
+from tests.simulation.states import KEYS, LETTERS, NOW, RULES, SOURCE, STATE, TARGET, History, canonical, made, places
 
 IDLE, DONE, DEAD = 0, 1, 2
 """Tracks of a worker that has not started, has finished, was killed."""
@@ -304,8 +304,8 @@ class Workers:
         self.items = [History((), id=id_).identity for id_ in ids]
         self.numbers: dict[Spot, int] = {}
         for identity in self.items:
-            for key in ("x", "y"):
-                self._number(TARGET, Place(identity.entry_id, Key.of(key)))
+            for place in places(rules, identity):
+                self._number(TARGET, place)
             self._number(STATE, Place(identity.entry_id, Key.of(f"{rules.projection.full_name}|0")))
             self._number(LETTERS, Place(identity.entry_id, Key.of(rules.projection.full_name)))
         self.spots = list(self.numbers)
