@@ -14,11 +14,13 @@ from projections.alarm import Alarm
 from projections.audit import audit_name
 from projections.cosmos import connect
 from projections.deadletters import DeadLetters
-from projections.declare import Catalog, Index, Projection
+from projections.declare import Catalog, Index, Projection, Throughput
+from projections.drift import differences
 from projections.errors import MissingContainerError, ProjectionsError, UnsafeError
 from projections.feed import Checkpoints
 from projections.hosting import functions_findings, leases_findings
-from projections.provision import STATE_KEY_PATH, Layout, check, target_problems
+from projections.provision import STATE_KEY_PATH, Layout, check, expiry_problems, own, target_problems
+from projections.provision import target as declared
 from projections.settings import Settings
 from projections.store import Container, Description, Store
 
@@ -171,12 +173,37 @@ async def examine_containers(store: Store, layout: Layout) -> AsyncIterator[Find
             yield finding
         for finding in _target(layout.target(projection), target, source, projection):
             yield finding
+        harm = target and source and any(expiry_problems(target, projection, source))
+        async for finding in _drift(
+            store, declared(layout, projection), "target", {"key", "default TTL"} if harm else {"key"}
+        ):
+            yield finding
     for finding in _state(layout.state, await store.describe(layout.state)):
         yield finding
     for finding in _keyed("dead letters", layout.deadletters, await store.describe(layout.deadletters), "/projection"):
         yield finding
     for finding in _keyed("leases", layout.leases, await store.describe(layout.leases), "/id"):
         yield finding
+    roles = {layout.state: "state", layout.deadletters: "dead letters", layout.leases: "leases"}
+    for wanted in own(layout):
+        if wanted.container in roles:  # their keys and expiry are looked at above
+            async for finding in _drift(store, wanted, roles[wanted.container], {"key", "default TTL"}):
+                yield finding
+
+
+async def _drift(store: Store, wanted: Description, role: str, known: set[str]) -> AsyncIterator[Finding]:
+    """Where a container is not as declared; not again what is `known`, and told with what follows from it."""
+    found = await store.describe(wanted.container)
+    if found is None or found.native is not None:
+        return
+    subject = f"{role} {wanted.container}"
+    asked = wanted.throughput != Throughput()
+    throughput = await store.throughput(wanted.container) if asked else None
+    if asked and throughput is None:
+        yield Finding("ok", subject, "throughput not compared: the account does not tell it to a managed identity")
+    for one in differences(wanted, found, throughput):
+        if one.setting not in known:
+            yield Finding("warning", subject, f"not as declared; {one}", one.remedy)
 
 
 def _source(container: Container, found: Description | None, projection: Projection) -> Iterator[Finding]:

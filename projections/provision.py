@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from projections.deadletters import DeadLetters
 from projections.declare import Catalog, Projection
-from projections.errors import MissingContainerError, UnsafeError
+from projections.errors import IdentityError, MissingContainerError, UnsafeError
 from projections.store import Container, Description, Store
 
 STATE_KEY_PATH = "/pk"
@@ -77,10 +77,33 @@ def target(layout: Layout, projection: Projection) -> Description:
     )  # fmt: skip
 
 
-async def initialise(store: Store, layout: Layout, *, with_sources: bool = True) -> list[tuple[Container, bool]]:
-    """Create what is missing; for each container whether it was created. Never changes an existing one."""
-    wanted = [*sources(layout), *own(layout)] if with_sources else [*own(layout)]
-    return [(description.container, await store.create_container(description)) for description in wanted]
+async def initialise(
+    store: Store, layout: Layout, *, with_sources: bool = True, leave: Collection[Container] = ()
+) -> list[tuple[Container, bool]]:
+    """Create what is missing; for each container whether it was created. Never changes an existing one.
+
+    Those to `leave` are not looked at.
+
+    Raises:
+        IdentityError: something is missing, and a managed identity cannot create it; names all that is missing.
+    """
+    everything = [*sources(layout), *own(layout)] if with_sources else [*own(layout)]
+    wanted = [description for description in everything if description.container not in leave]
+    try:
+        return [(description.container, await store.create_container(description)) for description in wanted]
+    except IdentityError as error:
+        raise await _beforehand(store, wanted, error) from error
+
+
+async def _beforehand(store: Store, wanted: Sequence[Description], error: IdentityError) -> IdentityError:
+    missing = [one for one in wanted if await store.describe(one.container) is None]
+    if not missing:
+        return error
+    named = "; ".join(f"{one.container} keyed {', '.join(one.key_paths)}" for one in missing)
+    return IdentityError(
+        f"a managed identity creates no containers, and these have to exist beforehand: {named}",
+        hint="have them created with what `projections init --template bicep` (or az) prints",
+    )
 
 
 async def check(store: Store, layout: Layout, projection: Projection) -> int | None:
@@ -107,12 +130,24 @@ async def check(store: Store, layout: Layout, projection: Projection) -> int | N
 
 def target_problems(found: Description, projection: Projection, source: Description) -> Iterator[UnsafeError]:
     """What about an existing target would damage the projection."""
+    if found.native is not None:
+        yield UnsafeError(
+            f"target {found.container} is a native index: the service keeps it, and nobody else writes there",
+            projection=projection.name,
+            hint="take the projection out of the catalog, or name the others: `projections run NAME ...`",
+        )
+        return
     if found.key_paths != projection.key.paths:
         yield UnsafeError(
             f"target {found.container} is keyed {found.key_paths}, declared {projection.key.paths}",
             projection=projection.name,
             hint="a container's key is permanent: raise the projection's version to build a new one",
         )
+    yield from expiry_problems(found, projection, source)
+
+
+def expiry_problems(found: Description, projection: Projection, source: Description) -> Iterator[UnsafeError]:
+    """What about an existing target would let entries live too long, or not long enough."""
     if projection.ttl == "mirror" and source.default_ttl is not None and found.default_ttl is None:
         yield UnsafeError(
             f"target {found.container} has expiry off, so entries would outlive the items that expire in the source",

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from projections.declare import Catalog, Index, Source, Target
+from projections.declare import Catalog, Index, Source, Target, Throughput
 from projections.doctor import (
     Finding,
     app_folders,
@@ -22,9 +22,9 @@ from projections.errors import AlarmError
 from projections.feed import Checkpoint, Checkpoints
 from projections.keys import Key
 from projections.memory import MemoryStore
-from projections.provision import Layout, initialise, own, sources
+from projections.provision import Layout, initialise, own, sources, target_problems
 from projections.settings import Settings
-from projections.store import Description, FeedRange, Upsert
+from projections.store import Description, FeedRange, Native, Upsert
 from projections.worker import Worker
 
 SOURCE = Source(container="orders", key="/shop")
@@ -83,11 +83,58 @@ async def test_every_missing_container_is_an_error() -> None:
 async def test_one_thing_wrong(name: str, change: dict[str, Any], severity: str, reason: str) -> None:
     where = layout()
     found = await findings(where, **{name.replace("-", "_"): replace(containers(where)[name], **change)})
-    [finding] = [finding for finding in found if finding.severity != "ok"]
+    [finding] = [f for f in found if f.severity != "ok" and "not as declared" not in f.reason]
     assert finding.severity == severity
     assert name in finding.subject
     assert reason in finding.reason
     assert finding.remedy
+
+
+POLICY = {"indexingMode": "consistent", "excludedPaths": [{"path": "/notes/*"}]}
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "setting"),
+    [
+        ("by-status", {"default_ttl": None}, "default TTL: declared on, no default (-1), found off"),
+        ("by-status", {"unique_keys": (("/email", "/shop"),)}, "unique keys: declared none, found /email, /shop"),
+        ("by-status", {"indexing": {"indexingMode": "none"}}, "indexing: declared {"),
+        ("by-status", {"indexing": None}, "found the service's default"),
+        ("by-status", {"key_version": 1}, "key version: declared 2, found 1"),
+        ("by-status", {"key_kind": "MultiHash"}, "key kind: declared Hash, found MultiHash"),
+        ("by-status", {"throughput": Throughput(manual=400)}, "throughput: declared autoscale, 4000 RU/s at most"),
+        ("projections-state", {"indexing": None}, "found the service's default"),
+        ("projections-deadletters", {"indexing": {"indexingMode": "none"}}, "indexing"),
+        ("projections-leases", {"key_version": 1}, "key version"),
+    ],
+)
+async def test_what_is_not_as_declared_is_told_and_left(name: str, change: dict[str, Any], setting: str) -> None:
+    target = Target(throughput=Throughput(autoscale=4000), indexing=POLICY)
+    where = layout(target=target, ttl="ignore")
+    found = await findings(where, **{name.replace("-", "_"): replace(containers(where)[name], **change)})
+    [finding] = [finding for finding in found if finding.severity != "ok"]
+    assert (finding.severity, finding.reason.partition(";")[0]) == ("warning", "not as declared")
+    assert name in finding.subject
+    assert setting in finding.reason
+    assert finding.remedy
+
+
+async def test_what_the_account_does_not_tell_is_not_said_to_differ(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def silent(*_: Any) -> None:
+        return None
+
+    monkeypatch.setattr(MemoryStore, "throughput", silent)
+    found = await findings(layout(target=Target(throughput=Throughput(manual=400))))
+    assert wrong(found) == []
+    assert any("throughput not compared" in finding.reason for finding in found)
+
+
+def test_a_native_index_is_no_target() -> None:
+    where = layout()
+    found = replace(containers(where)["by-status"], native=Native("orders", "SELECT * FROM c"))
+    [problem] = target_problems(found, where.catalog["by-status"], containers(where)["orders"])
+    assert "native index" in problem.message
+    assert "take the projection out of the catalog" in str(problem.hint)
 
 
 async def test_expiry_may_be_off_where_it_is_not_mirrored() -> None:
