@@ -6,6 +6,7 @@ import typer
 
 from projections.cli import auditing, containers, health, reading, running, trying
 from projections.cli.deadletters import deadletters
+from projections.cli.native import native
 from projections.cli.session import FAILED, GOOD
 
 app = typer.Typer(
@@ -32,6 +33,7 @@ for command in (
 ):
     app.command()(command)
 app.add_typer(deadletters)
+app.add_typer(native)
 
 
 def main() -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -10,35 +11,88 @@ import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from projections.cli.console import emit, err, out, say, table
-from projections.cli.session import GOOD, AsJson, complete, opened
+from projections.cli.session import FOUND_WRONG, GOOD, AsJson, complete, opened
 from projections.cosmos import connect
 from projections.errors import MissingContainerError
 from projections.load import Loaded, Step
 from projections.load import load as load_file
+from projections.native import State, candidates
+from projections.native import create as create_native
 from projections.patience import PatientStore
-from projections.provision import initialise
+from projections.provision import Layout, initialise, own, sources
 from projections.settings import Settings
 from projections.store import Container, Store
+from projections.template import Needed, az, bicep
 
 
-def init(as_json: AsJson = False) -> None:
+class Template(StrEnum):
+    """What --template writes."""
+
+    BICEP = "bicep"
+    AZ = "az"
+
+
+def init(
+    native: Annotated[
+        bool, typer.Option("--native", help="Global secondary indexes of the account, for projections that can be one.")
+    ] = False,
+    template: Annotated[
+        Template | None, typer.Option("--template", help="Create nothing: print what does, Bicep or an az script.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
     """Create the containers that the catalog needs: sources, targets, and the worker's own.
 
-    What exists is left as it is, so running it twice is safe. Whether what exists fits is what `doctor` looks at.
+    What exists is left as it is, so running it twice is safe. Whether what exists fits is what `doctor` looks at. With
+    --native, a projection that a native index can stand in for gets that in place of a target, and needs no worker;
+    the others are listed with the reason. A managed identity creates no containers: --template prints what somebody
+    with rights over the account runs.
 
-    Exit codes: 0 everything is there; 2 it could not be done.
+    Exit codes: 0 everything is there; 1 something else is where a native index should be; 2 it could not be done.
     """
-    complete(_init(as_json))
+    complete(_template(template, native, as_json) if template else _init(native, as_json))
 
 
-async def _init(as_json: bool) -> int:
+async def _init(native: bool, as_json: bool) -> int:
     async with opened() as session:
-        found = await initialise(session.store, session.layout)
+        chosen = list(candidates(session.layout)) if native else []
+        indexes = {one.container: one.wanted for one in chosen if one.wanted}
+        found = await initialise(session.store, session.layout, leave=indexes)
+        states = {container: await create_native(session.store, wanted) for container, wanted in indexes.items()}
+    reasons = {one.container: one.reason for one in chosen if not one.wanted}
     if as_json:
         for container, created in found:
-            emit({"container": str(container), "created": created})
+            emit({"container": str(container), "created": created} | _why_plain(reasons.get(container)))
+        for container, state in states.items():
+            emit({"container": str(container), "created": state is State.CREATED, "native": state.value})
     else:
-        out().print(table(("container", ""), [(str(c), "created" if created else "exists") for c, created in found]))
+        rows = [(str(c), "created" if new else "exists", _not_native(reasons.get(c))) for c, new in found]
+        rows += [(str(container), state.value, "native index") for container, state in states.items()]
+        out().print(
+            table(("container", "", "") if native else ("container", ""), [r if native else r[:2] for r in rows])
+        )
+    return FOUND_WRONG if {State.PLAIN, State.OTHER} & set(states.values()) else GOOD
+
+
+def _why_plain(reason: str | None) -> dict[str, str]:
+    return {"not_native": reason} if reason else {}
+
+
+def _not_native(reason: str | None) -> str:
+    return f"no native index: {reason}" if reason else ""
+
+
+async def _template(template: Template, native: bool, as_json: bool) -> int:
+    settings = Settings.read()
+    layout = Layout(settings.load_catalog(), settings.database)
+    indexes = {one.container: one.wanted for one in candidates(layout) if one.wanted} if native else {}
+    containers = [indexes.get(one.container, one) for one in own(layout)]
+    needed = Needed(containers, [one.container for one in sources(layout)])
+    text = bicep(needed) if template is Template.BICEP else az(needed)
+    if as_json:
+        emit({"template": text})
+    else:
+        print(text, end="")  # noqa: T201 - a file, not a table
     return GOOD
 
 

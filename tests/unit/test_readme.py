@@ -108,6 +108,14 @@ def test_the_catalog_in_the_readme_is_a_catalog() -> None:
     assert [p.name for p in namespace["catalog"]] == ["orders-by-id", "orders-by-status", "big-open-orders"]
 
 
+def test_the_native_definition_in_the_readme_is_one() -> None:
+    [code] = re.findall(r"```python\n(from projections import Source, gsi.*?)```", README, re.DOTALL)
+    namespace: dict[str, Any] = {}
+    exec(code, namespace)
+    made = namespace["by_city"]
+    assert (made.key.paths, made.missing, made.null) == (("/ship/city",), "keep", "keep")
+
+
 def test_the_public_words_are_sorted() -> None:
     assert projections.__all__ == sorted(projections.__all__)
     for name in projections.__all__:
