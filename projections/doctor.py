@@ -25,6 +25,7 @@ from projections.settings import Settings
 from projections.store import Container, Description, Store
 
 INIT: Final = "create it with `projections init`"
+PERMANENT: Final = "remove it if it is empty and run `projections init`, or name another one in the catalog"
 
 
 @dataclass(frozen=True)
@@ -203,7 +204,8 @@ async def _drift(store: Store, wanted: Description, role: str, known: set[str]) 
         yield Finding("ok", subject, "throughput not compared: the account does not tell it to a managed identity")
     for one in differences(wanted, found, throughput):
         if one.setting not in known:
-            yield Finding("warning", subject, f"not as declared; {one}", one.remedy)
+            remedy = one.remedy if role == "target" else PERMANENT if one.permanent else "set it on the container"
+            yield Finding("warning", subject, f"not as declared; {one}", remedy)
 
 
 def _source(container: Container, found: Description | None, projection: Projection) -> Iterator[Finding]:
@@ -271,7 +273,7 @@ def _keyed(what: str, container: Container, found: Description | None, path: str
     elif found.key_paths != (path,):
         yield Finding(
             "error", subject, f"is keyed {_paths(found.key_paths)}; {path} is needed",
-            "remove it if it is empty and run `projections init`, or name another one in the catalog",
+            PERMANENT,
         )  # fmt: skip
     elif what != "state" and found.default_ttl is not None and found.default_ttl > 0:
         yield Finding(

@@ -22,7 +22,8 @@ class Difference:
     setting: str
     declared: str
     found: str
-    remedy: str
+    remedy: str  # for a target
+    permanent: bool = False
 
     def __str__(self) -> str:
         return f"{self.setting}: declared {self.declared}, found {self.found}"
@@ -44,6 +45,7 @@ def differences(wanted: Description, found: Description, throughput: Throughput 
         yield Difference(
             "unique keys", _unique(wanted.unique_keys), _unique(found.unique_keys),
             "they are permanent: declare Target(unique_keys=...) as it is, or raise the projection's version",
+            permanent=True,
         )  # fmt: skip
     if normalised(wanted.indexing) != normalised(found.indexing):
         yield Difference(
@@ -61,17 +63,21 @@ def _key(wanted: Description, found: Description) -> Iterator[Difference]:
     if wanted.key_paths != found.key_paths:
         yield Difference(
             "key", ", ".join(wanted.key_paths), ", ".join(found.key_paths),
-            "it is permanent: declare it as it is, or raise the projection's version",
+            "it is permanent: declare it as it is, or raise the projection's version", permanent=True,
         )  # fmt: skip
     elif found.key_kind not in (None, kind(wanted)):
         yield Difference(
-            "key kind", kind(wanted), str(found.key_kind), "it is permanent: raise the projection's version"
+            "key kind",
+            kind(wanted),
+            str(found.key_kind),
+            "it is permanent: raise the projection's version",
+            permanent=True,
         )
     if found.key_version < wanted.key_version:
         yield Difference(
             "key version", str(wanted.key_version), str(found.key_version),
             "it is permanent. Keys that begin with the same 101 bytes are one logical partition there; "
-            "where they may, raise the projection's version",
+            "where they may, raise the projection's version", permanent=True,
         )  # fmt: skip
 
 

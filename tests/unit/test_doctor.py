@@ -117,6 +117,7 @@ async def test_what_is_not_as_declared_is_told_and_left(name: str, change: dict[
     assert name in finding.subject
     assert setting in finding.reason
     assert finding.remedy
+    assert "Target(" not in finding.remedy or name == "by-status"
 
 
 async def test_what_the_account_does_not_tell_is_not_said_to_differ(monkeypatch: pytest.MonkeyPatch) -> None:
