@@ -38,6 +38,7 @@ class Stored:
     version: Version
     hash: str
     etag: str
+    document: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)  # as it was read
 
 
 @dataclass(frozen=True)

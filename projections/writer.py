@@ -10,10 +10,11 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from projections.batches import Result as Written
 from projections.batches import Write, write_all
 from projections.deadletters import DeadLetters, Failure
 from projections.entries import Rules, State, Wanted, document, wanted
@@ -255,7 +256,7 @@ class Writer:
         for place, stored in found.items():
             mark = self._mark(stored)
             if mark is not None:
-                places[place].stored[place] = Stored(Version.from_stored(mark), mark["hash"], stored["_etag"])
+                places[place].stored[place] = Stored(Version.from_stored(mark), mark["hash"], stored["_etag"], stored)
             else:
                 places[place].want = NOTHING_WANTED
                 places[place].error = ItemError(
@@ -360,9 +361,8 @@ class Writer:
         await self._look_at_empty_places([(a, d) for a, d in decided if not a.failed])
         decided = [(a, d) for a, d in decided if not a.failed]
         removes = [(attempt, remove) for attempt, decision in decided for remove in decision.removes]
-        await self._write(
-            self._places.target,
-            [(attempt, Write(remove.place.key, Delete(remove.place.id, remove.etag))) for attempt, remove in removes],
+        await self._write_entries(
+            [(attempt, Write(remove.place.key, Delete(remove.place.id, remove.etag))) for attempt, remove in removes]
         )
         for attempt, _ in removes:
             attempt.wrote = True
@@ -396,6 +396,10 @@ class Writer:
             stored = document(put.entry, attempt.state, self._rules.reserved, self._now())
             operation = Replace(stored, put.etag) if put.etag else Create(stored)
             writes.append((attempt, Write(put.entry.place.key, operation)))
+        await self._write_entries(writes)
+
+    async def _write_entries(self, writes: list[tuple[Attempt, Write]]) -> None:
+        """Write to the target. Other kinds of projections have more to write along with an entry."""
         await self._write(self._places.target, writes)
 
     async def _place(self, records: list[tuple[Attempt, Placement, str | None]]) -> None:
@@ -413,6 +417,10 @@ class Writer:
     async def _write(self, container: Container, writes: list[tuple[Attempt, Write]]) -> list[str | None]:
         """Carry out writes; an attempt of which one is refused has failed in this round."""
         results = await write_all(self._store, container, [write for _, write in writes], self._gate)
+        return self._heed(writes, results)
+
+    def _heed(self, writes: list[tuple[Attempt, Write]], results: Sequence[Written]) -> list[str | None]:
+        """What became of writes; the etags of those that were not refused."""
         for (attempt, _), result in zip(writes, results, strict=True):
             if isinstance(result, ItemError):
                 attempt.error, attempt.failed = result, True

@@ -153,7 +153,7 @@ def test_by_default_they_park_the_item():
 
 @pytest.mark.parametrize("element", [{}, {"sku": None}, {"sku": {}}, 7, None], ids=repr)
 def test_an_element_that_nothing_tells_apart_parks_the_item(element):
-    with pytest.raises(ItemError, match="element number .* at /lines/sku"):
+    with pytest.raises(ItemError, match=r"element number .* at /lines/sku"):
         want(by_sku(key="/shop"), item(lines=[LINES[0], element]))
 
 
