@@ -24,6 +24,7 @@ from projections.store import (
     Operation,
     Page,
     Replace,
+    Rows,
     Start,
     WriteError,
 )
@@ -42,7 +43,8 @@ class _Data:
 class MemoryStore:
     """Containers of documents in dicts. `before` is awaited with the name of every call: a place to fail or to pause.
 
-    `clock` gives the epoch second that `_ts` and expiry go by.
+    `clock` gives the epoch second that `_ts` and expiry go by. `query_page`: how many documents are in a page of an
+    answer; all when None.
     """
 
     def __init__(
@@ -50,7 +52,10 @@ class MemoryStore:
         *,
         before: Callable[[str, Container], Awaitable[None]] | None = None,
         clock: Callable[[], float] = time.time,
+        query_page: int | None = None,
     ) -> None:
+        self._query_page = query_page
+        self._unread: dict[str, tuple[list[Document], int]] = {}  # by position: an answer, and its first row not given
         self._containers: dict[Container, _Data] = {}
         self._before = before
         self._clock = clock
@@ -124,20 +129,38 @@ class MemoryStore:
         return [(place, _copy(found)) for place in list(data.documents) if (found := self._live(data, place))]
 
     async def query(
-        self, container: Container, text: str, parameters: Mapping[str, Any], key: Key | None = None
-    ) -> AsyncIterator[list[Any]]:
+        self, container: Container, text: str, parameters: Mapping[str, Any], key: Key | None = None, *,
+        after: str | None = None,
+    ) -> AsyncIterator[Rows]:  # fmt: skip
         """Everything, how much there is, the lowest `first`; under a key or over all. There is no query language."""
         data = await self._call("query", container)
+        if after is not None:
+            async for page in self._rows(container, *self._unread[after]):
+                yield page
+            return
         found = [doc for place, doc in await self._documents(data) if key is None or _under(place.key, key)]
         match text:
             case "SELECT * FROM c":
-                yield found
+                async for page in self._rows(container, found):
+                    yield page
             case "SELECT VALUE COUNT(1) FROM c":
-                yield [len(found)]
+                yield Rows([len(found)])
             case "SELECT TOP 1 VALUE c.first FROM c ORDER BY c.first":
-                yield sorted(doc["first"] for doc in found)[:1]
+                yield Rows(sorted(doc["first"] for doc in found)[:1])
             case _:
                 raise AssertionError("not supported by the memory store")
+
+    async def _rows(self, container: Container, found: list[Document], start: int = 0) -> AsyncIterator[Rows]:
+        """What was found, page by page, from a row on; each page but the first is a call."""
+        size = self._query_page or len(found) or 1
+        for begin in range(start, len(found) or 1, size):
+            if begin > start:
+                await self._call("query", container)
+            end = begin + size
+            position = str(len(self._unread)) if end < len(found) else None
+            if position is not None:
+                self._unread[position] = found, end
+            yield Rows(found[begin:end], position)
 
     async def feed_ranges(self, container: Container) -> list[FeedRange]:
         await self._call("feed_ranges", container)

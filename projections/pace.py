@@ -19,7 +19,7 @@ from projections.identity import Place
 from projections.keys import Key
 from projections.metering import Cost, measured
 from projections.patience import PatientStore
-from projections.store import Container, Description, Document, FeedRange, Operation, Page, Start, Store
+from projections.store import Container, Description, Document, FeedRange, Operation, Page, Rows, Start, Store
 
 BURST_SECONDS: Final = 0.25
 """How much unused allowance may be saved up: little, so that the cap holds over any second."""
@@ -138,9 +138,10 @@ class PacedStore:
             return await self._store.write(container, key, operations)
 
     async def query(
-        self, container: Container, text: str, parameters: Mapping[str, Any], key: Key | None = None
-    ) -> AsyncIterator[list[Any]]:
-        pages = aiter(self._store.query(container, text, parameters, key))
+        self, container: Container, text: str, parameters: Mapping[str, Any], key: Key | None = None, *,
+        after: str | None = None,
+    ) -> AsyncIterator[Rows]:  # fmt: skip
+        pages = aiter(self._store.query(container, text, parameters, key, after=after))
         while (page := await self._next(pages)) is not None:
             yield page
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type
@@ -13,7 +14,7 @@ from projections.declare import Throughput
 from projections.errors import TransientError
 from projections.identity import Place
 from projections.keys import Key
-from projections.store import Container, Description, Document, FeedRange, Operation, Page, Start, Store
+from projections.store import Container, Description, Document, FeedRange, Operation, Page, Rows, Start, Store
 
 T = TypeVar("T")
 
@@ -22,8 +23,10 @@ class PatientStore:
     """Tries a call again while it fails with TransientError, for `seconds` at most; then the error goes on.
 
     Every write carries a condition or is the same when repeated, so trying again is always safe; a write whose answer
-    was lost comes back as a conflict, which the writer settles. Feeds and queries are not tried again in their middle:
-    whoever reads them starts again from the last position.
+    was lost comes back as a conflict, which the writer settles. Of a query the first page is tried again, and those
+    after a page that says how to go on; after one that does not (over all partitions the SDK cannot) the error goes on,
+    since nobody could say which rows have been given. Feeds are not tried again: whoever reads one starts again from
+    the last position.
     """
 
     def __init__(self, store: Store, seconds: float = 60.0) -> None:
@@ -54,10 +57,13 @@ class PatientStore:
     async def write(self, container: Container, key: Key, operations: Sequence[Operation]) -> list[str | None]:
         return await self._try(lambda: self._store.write(container, key, operations))
 
-    def query(
-        self, container: Container, text: str, parameters: Mapping[str, Any], key: Key | None = None
-    ) -> AsyncIterator[list[Any]]:
-        return self._store.query(container, text, parameters, key)
+    async def query(
+        self, container: Container, text: str, parameters: Mapping[str, Any], key: Key | None = None, *,
+        after: str | None = None,
+    ) -> AsyncIterator[Rows]:  # fmt: skip
+        asked = _Asked(partial(self._store.query, container, text, parameters, key), after)
+        while (page := await (self._try(asked.next) if asked.resumable else asked.next())) is not None:
+            yield page
 
     async def feed_ranges(self, container: Container) -> list[FeedRange]:
         return await self._try(lambda: self._store.feed_ranges(container))
@@ -78,6 +84,27 @@ class PatientStore:
 
     async def close(self) -> None:
         await self._store.close()
+
+
+class _Asked:
+    """A query that is asked again after its last page where asking for the next one has failed."""
+
+    def __init__(self, ask: Callable[..., AsyncIterator[Rows]], after: str | None) -> None:
+        self._ask = ask
+        self._after = after
+        self._pages = ask(after=after)
+        self.resumable = True  # at its beginning, or after a page with a position
+
+    async def next(self) -> Rows | None:
+        """The next page; None at the end."""
+        try:
+            page = await anext(self._pages, None)
+        except TransientError:
+            self._pages = self._ask(after=self._after)  # the iterator that has failed is at its end
+            raise
+        if page is not None:
+            self._after, self.resumable = page.position, page.position is not None
+        return page
 
 
 def _wait(state: RetryCallState) -> float:

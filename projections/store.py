@@ -5,7 +5,7 @@ Every method may raise TransientError (try again later) and FatalError (nothing 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
@@ -111,6 +111,14 @@ class Description:
     native: Native | None = None  # None: a container like any other
 
 
+class Rows(list[Any]):
+    """A page of a query's answer. Its position, where the store can go on after it: opaque text."""
+
+    def __init__(self, rows: Iterable[Any] = (), position: str | None = None) -> None:
+        super().__init__(rows)
+        self.position = position
+
+
 class WriteError(StoreError):
     """One operation of a write was refused, and with it the whole write."""
 
@@ -135,11 +143,13 @@ class Store(Protocol):
         """
 
     def query(
-        self, container: Container, text: str, parameters: Mapping[str, Any], key: Key | None = None
-    ) -> AsyncIterator[list[Any]]:
+        self, container: Container, text: str, parameters: Mapping[str, Any], key: Key | None = None, *,
+        after: str | None = None,
+    ) -> AsyncIterator[Rows]:  # fmt: skip
         """The pages of a query's answer; over all partitions when there is no key.
 
-        A key with fewer values than the container has levels is a prefix: it asks for everything below.
+        A key with fewer values than the container has levels is a prefix: it asks for everything below. With `after`,
+        the position of a page that the same query gave: only what comes after that page.
         """
 
     async def feed_ranges(self, container: Container) -> list[FeedRange]:

@@ -30,6 +30,7 @@ from projections.store import (
     Operation,
     Page,
     Replace,
+    Rows,
     Start,
     Upsert,
 )
@@ -130,18 +131,24 @@ class CosmosStore:
         return cast(str, answer.get_response_headers()["etag"])
 
     async def query(
-        self, container: Container, text: str, parameters: Mapping[str, Any], key: Key | None = None
-    ) -> AsyncIterator[list[Any]]:
+        self, container: Container, text: str, parameters: Mapping[str, Any], key: Key | None = None, *,
+        after: str | None = None,
+    ) -> AsyncIterator[Rows]:  # fmt: skip
         proxy, paths = await self._open(container)
-        scope = {"partition_key": argument(key, len(paths))} if key is not None else {}
+        options: dict[str, Any] = {"partition_key": argument(key, len(paths))} if key is not None else {}
         given = [{"name": name, "value": value} for name, value in parameters.items()]
-        pages = aiter(proxy.query_items(text, parameters=given, **scope).by_page())
+        # facts.md 19: the pager's own token may be another reader's; that of the last answer to this query is here.
+        # Only for one logical partition is it one for the query, and not for a range among others.
+        resumable = key is not None and len(key.values) == len(paths)
+        answer: dict[str, Any] = {}
+        options["response_hook"] = lambda headers, _: answer.update(position=headers.get("x-ms-continuation"))
+        pages = aiter(proxy.query_items(text, parameters=given, **options).by_page(after))
         while True:
             try:
                 page = [item async for item in await calling(anext(pages))]
             except StopAsyncIteration:
                 return
-            yield page
+            yield Rows(page, answer["position"] if resumable else None)
 
     # the feed
 

@@ -22,6 +22,7 @@ from projections.store import (
     FeedRange,
     Operation,
     Page,
+    Rows,
     Start,
     Store,
     Upsert,
@@ -68,10 +69,11 @@ class Line:
         return answer
 
     async def query(
-        self, container: Container, text: str, parameters: Mapping[str, Any], key: Key | None = None
-    ) -> AsyncIterator[list[Any]]:
+        self, container: Container, text: str, parameters: Mapping[str, Any], key: Key | None = None, *,
+        after: str | None = None,
+    ) -> AsyncIterator[Rows]:  # fmt: skip
         await self._pass("query", container)
-        async for page in self._store.query(container, text, parameters, key):
+        async for page in self._store.query(container, text, parameters, key, after=after):
             yield page
 
     async def feed_ranges(self, container: Container) -> list[FeedRange]:
