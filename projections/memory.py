@@ -191,6 +191,9 @@ class MemoryStore:
     async def throughput(self, container: Container) -> Throughput | None:
         return (await self._call("throughput", container)).description.throughput
 
+    async def containers(self, database: str) -> list[str]:
+        return [container.name for container in self._containers if container.database == database]
+
     async def create_container(self, wanted: Description) -> bool:
         if wanted.container in self._containers:
             return False

@@ -168,6 +168,10 @@ class PacedStore:
         async with self._call():
             return await self._store.throughput(container)
 
+    async def containers(self, database: str) -> list[str]:
+        async with self._call():
+            return await self._store.containers(database)
+
     async def create_container(self, wanted: Description) -> bool:
         async with self._call():
             return await self._store.create_container(wanted)

@@ -79,6 +79,9 @@ class PatientStore:
     async def throughput(self, container: Container) -> Throughput | None:
         return await self._try(lambda: self._store.throughput(container))
 
+    async def containers(self, database: str) -> list[str]:
+        return await self._try(lambda: self._store.containers(database))
+
     async def create_container(self, wanted: Description) -> bool:
         return await self._try(lambda: self._store.create_container(wanted))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 
 from projections.deadletters import DeadLetters
 from projections.declare import Catalog, Projection
@@ -82,17 +83,47 @@ async def initialise(
 ) -> list[tuple[Container, bool]]:
     """Create what is missing; for each container whether it was created. Never changes an existing one.
 
-    Those to `leave` are not looked at.
+    Those to `leave` are not looked at. Without `with_sources` the sources have to be there.
 
     Raises:
+        MissingContainerError: a source is not there, and is not to be created either; nothing was.
         IdentityError: something is missing, and a managed identity cannot create it; names all that is missing.
     """
+    if not with_sources:
+        await _check_sources(store, layout)
     everything = [*sources(layout), *own(layout)] if with_sources else [*own(layout)]
     wanted = [description for description in everything if description.container not in leave]
     try:
         return [(description.container, await store.create_container(description)) for description in wanted]
     except IdentityError as error:
         raise await _beforehand(store, wanted, error) from error
+
+
+async def _check_sources(store: Store, layout: Layout) -> None:
+    """A source that is not there has a wrong name rather than a wrong account: an empty one would hide that."""
+    missing = [one.container for one in sources(layout) if await store.describe(one.container) is None]
+    if not missing:
+        return
+    own_names = {description.container for description in own(layout)}
+    hints = []
+    for container in missing:
+        there = await store.containers(container.database)
+        near = get_close_matches(
+            container.name, [n for n in there if Container(container.database, n) not in own_names]
+        )
+        if not there:
+            hints.append(f"nothing is in database {container.database}: check COSMOS_DATABASE and the catalog")
+        elif near:
+            hints.append(f"is it {' or '.join(str(Container(container.database, name)) for name in near)}?")
+    raise MissingContainerError(
+        f"there is no source {', '.join(map(str, missing))}",
+        hint="; ".join(
+            [
+                *dict.fromkeys(hints),
+                "correct Source(container=...), or create it with `projections init --with-sources`",
+            ]
+        ),
+    )
 
 
 async def _beforehand(store: Store, wanted: Sequence[Description], error: IdentityError) -> IdentityError:

@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
+from urllib.parse import urlsplit
 
 from projections.declare import Catalog
 from projections.errors import CatalogError, ProjectionsError, SettingsError
@@ -56,6 +57,12 @@ class Settings:
         return Settings(EMULATOR_ENDPOINT, emulator_connection(EMULATOR_ENDPOINT), database, catalog, assumed=True)
 
     @property
+    def emulator(self) -> bool:
+        """Whether this is an emulator: no account has the key that all emulators have, or is on this machine."""
+        key = _parts(self.connection_string or "").get("AccountKey")
+        return key == EMULATOR_KEY or urlsplit(self.endpoint).hostname in ("localhost", "127.0.0.1", "::1")
+
+    @property
     def unreachable_hint(self) -> str:
         """What to do when nobody answers."""
         if self.assumed:
@@ -89,8 +96,12 @@ def emulator_connection(endpoint: str) -> str:
     return f"AccountEndpoint={endpoint};AccountKey={EMULATOR_KEY};"
 
 
+def _parts(connection: str) -> dict[str, str]:
+    return dict(part.strip().split("=", 1) for part in connection.split(";") if "=" in part)
+
+
 def _endpoint(connection: str) -> str:
-    parts = dict(part.split("=", 1) for part in connection.split(";") if "=" in part)
+    parts = _parts(connection)
     if "AccountEndpoint" not in parts or "AccountKey" not in parts:
         raise SettingsError(
             "COSMOS is not a connection string",

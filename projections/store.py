@@ -172,6 +172,9 @@ class Store(Protocol):
         None where the account does not say, as to a managed identity.
         """
 
+    async def containers(self, database: str) -> list[str]:
+        """The names of the containers of a database; none where there is no such database."""
+
     async def create_container(self, wanted: Description) -> bool:
         """Create a container, and its database, where there is none; whether it did. Never changes an existing one.
 

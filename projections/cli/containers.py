@@ -39,25 +39,34 @@ def init(
     template: Annotated[
         Template | None, typer.Option("--template", help="Create nothing: print what does, Bicep or an az script.")
     ] = None,
+    with_sources: Annotated[
+        bool, typer.Option("--with-sources", help="Sources, too; without it they are created on an emulator only.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Create the containers that the catalog needs: sources, targets, and the worker's own.
+    """Create the containers that the catalog needs: targets, and the worker's own.
 
-    What exists is left as it is, so running it twice is safe. Whether what exists fits is what `doctor` looks at. With
-    --native, a projection that a native index can stand in for gets that in place of a target, and needs no worker;
-    the others are listed with the reason. A managed identity creates no containers: --template prints what somebody
-    with rights over the account runs.
+    What exists is left as it is, so running it twice is safe. Whether what exists fits is what `doctor` looks at.
+    Sources are yours: on an account one that is not there is an error (a misspelled name would become an empty
+    container), unless --with-sources says to create it; an emulator gets them in any case.
+
+    With --native, a projection that a native index can stand in for gets that in place of a target, and needs no
+    worker; the others are listed with the reason. A managed identity creates no containers: --template prints what
+    somebody with rights over the account runs.
 
     Exit codes: 0 everything is there; 1 something else is where a native index should be; 2 it could not be done.
     """
-    complete(_template(template, native, as_json) if template else _init(native, as_json))
+    if template and with_sources:
+        raise typer.BadParameter("a template would reset sources that exist", param_hint="--with-sources")
+    complete(_template(template, native, as_json) if template else _init(native, with_sources, as_json))
 
 
-async def _init(native: bool, as_json: bool) -> int:
+async def _init(native: bool, with_sources: bool, as_json: bool) -> int:
     async with opened() as session:
         chosen = list(candidates(session.layout)) if native else []
         indexes = {one.container: one.wanted for one in chosen if one.wanted}
-        found = await initialise(session.store, session.layout, leave=indexes)
+        with_sources = with_sources or session.settings.emulator
+        found = await initialise(session.store, session.layout, with_sources=with_sources, leave=indexes)
         states = {container: await create_native(session.store, wanted) for container, wanted in indexes.items()}
     reasons = {one.container: one.reason for one in chosen if not one.wanted}
     if as_json:

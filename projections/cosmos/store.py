@@ -195,6 +195,14 @@ class CosmosStore:
         proxy, _ = await self._open(container)
         return await throughput(proxy)
 
+    async def containers(self, database: str) -> list[str]:
+        try:
+            return [found["id"] async for found in self._client.get_database_client(database).list_containers()]
+        except CosmosResourceNotFoundError:
+            return []
+        except (AzureError, ClientError, OSError) as error:
+            raise translate(error) from error
+
     async def create_container(self, wanted: Description) -> bool:
         if await self.describe(wanted.container):
             return False

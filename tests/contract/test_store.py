@@ -158,6 +158,13 @@ async def test_a_container_is_created_once_and_described(store: Store, database:
     assert (found.key_paths, found.default_ttl) == (("/t", "/u"), -1)
 
 
+async def test_the_containers_of_a_database_are_listed(store: Store, database: str) -> None:
+    assert await store.containers(database) == []
+    for name in ("one", "two"):
+        await store.create_container(Description(Container(database, name), ("/k",)))
+    assert sorted(await store.containers(database)) == ["one", "two"]
+
+
 async def test_the_feed_gives_each_item_once_in_its_newest_version(store: Store, container: Container) -> None:
     for n in range(5):
         await put(store, container, str(n), n=n)

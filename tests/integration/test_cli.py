@@ -21,7 +21,7 @@ from projections.example.data import orders
 from projections.keys import Key
 from projections.provision import Layout
 from projections.settings import Settings
-from projections.store import Store, Upsert
+from projections.store import Container, Description, Store, Upsert
 from tests.converged import assert_converged, documents
 from tests.processes import EmulatorProcess
 
@@ -104,6 +104,26 @@ def test_init_creates_once(terminal: Terminal) -> None:
     assert terminal.lines("init") == [{"container": f"{database}/{name}", "created": True} for name in names]
     assert {line["created"] for line in terminal.lines("init")} == {False}
     assert "exists" in terminal("init").stdout
+
+
+def test_on_an_account_init_creates_no_source_unless_told_to(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Settings, "emulator", False)
+    database = terminal.settings.database
+
+    async def almost(store: Store, layout: Layout) -> None:
+        await store.create_container(Description(Container(database, "order"), ("/customerId",)))
+
+    terminal.with_store(almost)
+    refused = terminal("init", code=2)
+    assert f"error: there is no source {database}/orders\n" in refused.stderr
+    assert f"hint: is it {database}/order?; correct Source(" in refused.stderr
+    assert terminal.with_store(lambda store, _: store.containers(database)) == ["order"]
+    created = {line["container"] for line in terminal.lines("init", "--with-sources") if line["created"]}
+    assert f"{database}/orders" in created
+    assert {line["created"] for line in terminal.lines("init")} == {False}
+    assert "would reset sources" in terminal("init", "--template", "az", "--with-sources", code=2).stderr
 
 
 def test_load_says_how_much(terminal: Terminal, file: Path) -> None:
