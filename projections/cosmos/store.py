@@ -17,7 +17,7 @@ from projections.cosmos.arguments import argument, batched, feed_scope
 from projections.cosmos.containers import create, described, throughput
 from projections.cosmos.errors import calling, refused, translate
 from projections.declare import Throughput
-from projections.errors import MissingContainerError
+from projections.errors import FatalError, MissingContainerError
 from projections.identity import Place
 from projections.keys import Key, Undefined, at, parse_path
 from projections.store import (
@@ -177,6 +177,11 @@ class CosmosStore:
             except StopAsyncIteration:
                 yield Page((), headers["latest"]["etag"])
                 return
+            except ValueError as error:  # the SDK compares the container's own id in the position with the present one
+                raise FatalError(
+                    f"{container} is not the container whose feed was read: it was created anew, or restored",
+                    hint="to the projection it is another source: raise its version, and build it from the beginning",
+                ) from error
             items = [dict(item) async for item in page]
             yield Page(items, headers["latest"]["etag"])
 

@@ -10,16 +10,21 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
+from projections.cosmos import connect
 from projections.declare import Catalog, Index, SoftDelete, Source, Target
-from projections.errors import MissingContainerError, UnsafeError
+from projections.emulator import Emulator
+from projections.errors import FatalError, MissingContainerError, UnsafeError
 from projections.feed import Checkpoints, LostRangeError
 from projections.identity import Place
 from projections.keys import Key
 from projections.metering import measured
 from projections.outcomes import Outcome
-from projections.store import Create, Delete, Description
+from projections.provision import Layout, initialise
+from projections.settings import Settings
+from projections.store import Create, Delete, Description, Upsert
 from projections.where import field
 from projections.worker import POLL_SECONDS, Engine, Worker
+from tests.converged import assert_converged, documents
 
 ORDERS = Source(container="orders", key="/customerId")
 BY_ID = Index(name="by-id", source=ORDERS, key="/orderId", deletes=SoftDelete("/deleted"))
@@ -284,6 +289,29 @@ async def test_a_second_worker_on_the_same_range_stops_the_first(shop: OpenShop)
         await asyncio.wait_for(running, 60)
     await s.run()
     await s.assert_converged()
+
+
+async def test_a_source_that_was_created_anew_is_not_read_from_the_old_position(emulator: Emulator) -> None:
+    """Its feed begins again: read from where the old one was, it would seem to have nothing new."""
+    settings, layout = Settings(emulator.url, emulator.connection_string), Layout(CATALOG, "anew")
+    for n in range(2):
+        async with connect(settings) as store:
+            await initialise(store, layout)
+            await store.write(layout.source(BY_ID), Key.of("c1"), [Upsert(order(n))])
+            if n == 0:
+                await Worker(store, layout, [BY_ID]).run(until_caught_up=True)
+                await store._client.get_database_client("anew").delete_container("orders")  # type: ignore[attr-defined]
+                continue
+            before = await documents(store, layout.state)
+            with pytest.raises(FatalError, match="created anew") as caught:
+                await Worker(store, layout, [BY_ID]).run(until_caught_up=True)
+            assert "raise its version" in str(caught.value.hint)
+            assert await documents(store, layout.state) == before
+            second = BY_ID.model_copy(update={"version": 2})
+            again = Layout(Catalog(projections=(second,)), "anew")
+            await initialise(store, again)
+            await Worker(store, again, [second]).run(until_caught_up=True)
+            await assert_converged(store, again)
 
 
 async def test_stop_finishes_the_page_and_stores_the_position(shop: OpenShop) -> None:
