@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, InstanceOf, ValidationError, model_validator
 
 from projections.errors import CatalogError
-from projections.keys import Hierarchical, Path, Strategy, parse_path, strategy
+from projections.keys import Plain, Strategy, parse_path, plain, strategy
 
 RuleName: TypeAlias = Literal["skip", "keep", "deadletter"]
 """What becomes of an item whose key is missing, null or no scalar: left out and counted, kept, or parked."""
@@ -22,6 +22,13 @@ STORES_OWN: Final = re.compile("_(rid|self|etag|ts|lsn|attachments)")
 def _strategy(value: Any) -> Strategy:
     try:
         return strategy(value)
+    except CatalogError as error:
+        raise ValueError(f"{error.message}; {error.hint}") from error
+
+
+def _plain(value: Any) -> Plain:
+    try:
+        return plain(value)
     except CatalogError as error:
         raise ValueError(f"{error.message}; {error.hint}") from error
 
@@ -38,9 +45,11 @@ def _field_path(value: Any) -> str:
 
 
 if TYPE_CHECKING:
-    KeyField: TypeAlias = Any  # a catalog writes a path or a tuple of paths; the declaration holds a strategy
+    KeyField: TypeAlias = Any  # a catalog writes a path, a strategy or a tuple of these; here it is a strategy
+    PlainField: TypeAlias = Any
 else:
-    KeyField = Annotated[InstanceOf[Path] | InstanceOf[Hierarchical], BeforeValidator(_strategy)]
+    KeyField = Annotated[Any, BeforeValidator(_strategy)]
+    PlainField = Annotated[Any, BeforeValidator(_plain)]
 PathField = Annotated[str, BeforeValidator(_field_path)]
 
 
@@ -97,7 +106,7 @@ class Source(Declaration):
     """The container whose change feed is read."""
 
     container: str = Field(min_length=1, max_length=255)
-    key: KeyField  # its partition key: one path, or a tuple of paths
+    key: PlainField  # its partition key: one path, or a tuple of paths
     database: str | None = None  # the catalog's when None
 
     @property
@@ -177,9 +186,14 @@ class Projection(Declaration):
     def _key_can_be_stored(self) -> Projection:
         for key in map(parse_path, self.key.copied):
             if key == ("id",):
-                raise ValueError("key: /id is the entry's own id; use the path of another field")
+                raise ValueError(
+                    "key: /id is the entry's own id; use the path of another field, or let it be the last level of "
+                    'several: key=("/tenantId", "/id")'
+                )
             if key[0] == "ttl" or STORES_OWN.fullmatch(key[0]):
                 raise ValueError(f"key: /{key[0]} is not copied to entries; use the path of another field")
+        if "/_lsn" in self.key.inputs:
+            raise ValueError("key: /_lsn is the feed's, and no part of an item; use another field")
         return self
 
 
@@ -221,9 +235,25 @@ class Index(Rowed):
             names = parse_path(path)
             if any(parse_path(key)[: len(names)] == names for key in self.key.copied):
                 raise ValueError(f"exclude: {path} holds the key; an entry cannot be without it")
+        for name in sorted(self._kept & self._copied):
+            raise ValueError(
+                f"key: it is kept at /{name}, where a field of the item is copied to; give the key another path=..., "
+                f"or exclude /{name}"
+            )
         if self.each is None and self.model_fields_set & {"by", "duplicates"}:
             raise ValueError("by, duplicates: these tell elements apart; give each, too")
         return self
+
+    @property
+    def _kept(self) -> set[str]:
+        """The top-level properties that hold computed levels of the key."""
+        return {parse_path(path)[0] for path in self.key.paths if path not in self.key.copied} - {"id"}
+
+    @property
+    def _copied(self) -> set[str]:
+        """The top-level properties that are known to be copied."""
+        known = (*self.source.key.paths, *([self.each] if self.each else [])) if self.include is None else self.include
+        return {parse_path(path)[0] for path in known} - {parse_path(path)[0] for path in self.exclude}
 
 
 class Custom(Rowed):

@@ -43,6 +43,14 @@ class AlarmError(UnsafeError):
     """So many items in a row cannot be projected that the catalog is likely to be wrong, not the data."""
 
 
+class AskError(ProjectionsError):
+    """These values do not make a key of the projection."""
+
+
+class SkippedError(AskError):
+    """A level of the key is left open, and a later one given."""
+
+
 class LoadError(ProjectionsError):
     """The file cannot be loaded; nothing was written."""
 

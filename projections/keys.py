@@ -1,4 +1,4 @@
-"""Partition keys: typed values, and the strategies that compute them from an item.
+"""Partition keys: typed values, paths, and levels of these. What computes values is in strategies.py and buckets.py.
 
 A strategy has a write side (item -> key) and a read side (what to ask for). Values keep their type: 7, "7" and true
 are three keys, null and a missing value two more.
@@ -7,13 +7,15 @@ are three keys, null and a missing value two more.
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from json.encoder import encode_basestring
 from typing import Any, Final, Protocol, TypeAlias, cast
 
-from projections.errors import CatalogError, ItemError
+from projections.asking import combined, given
+from projections.errors import AskError, CatalogError, ItemError
 
 
 class Undefined:
@@ -132,21 +134,48 @@ class Strategy(Protocol):
         """What an entry has to hold beside what it copies: the computed levels, by top-level property."""
 
     def ask(self, *values: Any) -> list[Key]:
-        """The keys to ask for to find every entry with these values, in level order.
+        """The keys to ask for to find every entry with these values, in level order; or one mapping of paths to values.
 
         Raises:
             AskError: no key is made so; it says what to give.
         """
 
 
-@dataclass(frozen=True)
-class Path:
-    """The value at one path is the key."""
+class Level(ABC):
+    """One level of a key, which may be all of it: a path, or a value that is computed and kept at `path`."""
 
     path: str
 
-    def __post_init__(self) -> None:
-        parse_path(self.path)
+    @property
+    @abstractmethod
+    def inputs(self) -> tuple[str, ...]: ...
+
+    @abstractmethod
+    def value(self, item: Mapping[str, Any], owner: Owner) -> Any:
+        """The write side."""
+
+    @property
+    @abstractmethod
+    def fields(self) -> tuple[str, ...]:
+        """What has to be given to read, by path."""
+
+    @property
+    def extra(self) -> tuple[str, ...]:
+        """What may be given beside, all or none of it."""
+        return ()
+
+    @property
+    @abstractmethod
+    def example(self) -> tuple[str, ...]:
+        """A value for each of `fields`, as Python."""
+
+    @abstractmethod
+    def asked(self, values: Sequence[Any]) -> list[KeyValue]:
+        """The read side: what to ask for, given values for `fields`, and perhaps for `extra`.
+
+        Raises:
+            AskError: one of them is of the wrong type.
+        """
 
     @cached_property
     def _names(self) -> tuple[str, ...]:
@@ -157,8 +186,40 @@ class Path:
         return (self.path,)
 
     @property
+    def copied(self) -> tuple[str, ...]:
+        return ()
+
+    def values(self, item: Mapping[str, Any], owner: Owner) -> tuple[Any, ...]:
+        return (self.value(item, owner),)
+
+    def stored(self, values: Sequence[KeyValue]) -> dict[str, KeyValue]:
+        (value,) = values
+        return {} if self.copied or isinstance(value, Undefined) else {self._names[0]: value}
+
+    def ask(self, *values: Any) -> list[Key]:
+        return _asked((self,), values)
+
+
+@dataclass(frozen=True)
+class Path(Level):
+    """The value at one path is the key."""
+
+    path: str
+
+    def __post_init__(self) -> None:
+        parse_path(self.path)
+
+    @property
     def inputs(self) -> tuple[str, ...]:
         return (self.path,)
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        return (self.path,)
+
+    @property
+    def example(self) -> tuple[str, ...]:
+        return (f'"{self._names[-1]}-1"',)
 
     @property
     def copied(self) -> tuple[str, ...]:
@@ -168,21 +229,22 @@ class Path:
         """The raw value, as any container keyed so sees it."""
         return (at(item, self._names),)
 
-    def values(self, item: Mapping[str, Any], owner: Owner) -> tuple[Any, ...]:
-        return self.of(item)
+    def value(self, item: Mapping[str, Any], owner: Owner) -> Any:
+        return at(item, self._names)
 
-    def stored(self, values: Sequence[KeyValue]) -> dict[str, KeyValue]:
-        return {}
+    def asked(self, values: Sequence[Any]) -> list[KeyValue]:
+        return [scalar(self.path, values[0])]
 
-    def ask(self, *values: Any) -> list[Key]:
-        return [Key.of(*values)]
+
+ID: Final = Path("/id")
+"""As the last level of several: the entry's own id."""
 
 
 @dataclass(frozen=True)
 class Hierarchical:
-    """Up to three paths, one a level, from the broadest to the narrowest."""
+    """Up to three levels, from the broadest to the narrowest, each a path or computed."""
 
-    levels: tuple[Path, ...]
+    levels: tuple[Level, ...]
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.levels) <= 3:
@@ -190,7 +252,23 @@ class Hierarchical:
                 f"a hierarchical key has {len(self.levels)} levels", hint="Cosmos DB takes one to three levels"
             )
         if len(set(self.paths)) != len(self.levels):
-            raise CatalogError("a hierarchical key names a path twice", hint="give each level its own path")
+            hint = "give each level its own path" + ("" if self.is_plain else ": the computed ones take path=...")
+            raise CatalogError("a hierarchical key names a path twice", hint=hint)
+        kept_apart([level.path for level in self.levels if not isinstance(level, Path)], (*self.inputs, *self.copied))
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether all levels are paths."""
+        return all(isinstance(level, Path) for level in self.levels)
+
+    @property
+    def _own_id(self) -> bool:
+        return len(self.levels) > 1 and self.levels[-1] == ID
+
+    @property
+    def _of_item(self) -> tuple[Level, ...]:
+        """The levels that come from the item."""
+        return self.levels[:-1] if self._own_id else self.levels
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -198,47 +276,120 @@ class Hierarchical:
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        return tuple(path for level in self.levels for path in level.inputs)
+        return tuple(dict.fromkeys(path for level in self._of_item for path in level.inputs))
 
     @property
     def copied(self) -> tuple[str, ...]:
-        return tuple(path for level in self.levels for path in level.copied)
+        return tuple(path for level in self._of_item for path in level.copied)
+
+    @cached_property
+    def _names(self) -> tuple[tuple[str, ...], ...]:
+        return tuple(map(parse_path, self.paths))
 
     def of(self, item: Mapping[str, Any]) -> tuple[Any, ...]:
         """One raw value a level, as any container keyed so sees them."""
-        return tuple(value for level in self.levels for value in level.of(item))
+        return tuple(at(item, names) for names in self._names)
 
     def values(self, item: Mapping[str, Any], owner: Owner) -> tuple[Any, ...]:
-        return tuple(value for level in self.levels for value in level.values(item, owner))
+        found = tuple(level.value(item, owner) for level in self._of_item)
+        return (*found, owner.entry_id) if self._own_id else found
 
     def stored(self, values: Sequence[KeyValue]) -> dict[str, KeyValue]:
-        return {}
+        kept = [level.stored((value,)) for level, value in zip(self.levels, values, strict=True)]
+        return {name: value for one in kept for name, value in one.items()}
 
     def ask(self, *values: Any) -> list[Key]:
-        return [Key.of(*values)]
+        return _asked(self.levels, values)
 
 
 Plain: TypeAlias = Path | Hierarchical
-"""What a container that holds items is keyed by."""
+"""What a container that holds items is keyed by: paths alone."""
 
 
-def strategy(declared: Any) -> Plain:
-    """A path, a tuple of paths, or a strategy -> the strategy.
+def strategy(declared: Any) -> Strategy:
+    """A path, a strategy, or a tuple of these, one a level -> the strategy.
 
     Raises:
         CatalogError: none of these.
     """
-    if isinstance(declared, Path | Hierarchical):
+    if isinstance(declared, Level | Hierarchical):
         return declared
     if isinstance(declared, str):
         return Path(declared)
     if isinstance(declared, list | tuple) and declared:
-        levels = [Path(part) if isinstance(part, str) else part for part in declared]
-        if all(isinstance(level, Path) for level in levels):
-            return levels[0] if len(levels) == 1 else Hierarchical(tuple(levels))
+        levels = tuple(Path(part) if isinstance(part, str) else part for part in declared)
+        if all(isinstance(level, Level) for level in levels):
+            return levels[0] if len(levels) == 1 else Hierarchical(levels)
     raise CatalogError(
-        f"{declared!r} is not a key", hint='give a path such as "/orderId" or, for a hierarchical key, a tuple of paths'
+        f"{declared!r} is not a key",
+        hint='give a path such as "/orderId", a strategy such as Concat("/tenantId", "/userId") or, for a hierarchical '
+        "key, a tuple of these",
     )
+
+
+def plain(declared: Any) -> Plain:
+    """A path or a tuple of paths -> the strategy.
+
+    Raises:
+        CatalogError: neither.
+    """
+    found = strategy(declared)
+    if isinstance(found, Path) or (isinstance(found, Hierarchical) and found.is_plain):
+        return found
+    raise CatalogError(
+        f"{declared!r} computes a key",
+        hint="items are kept under their own fields: give the paths that the container is keyed by",
+    )
+
+
+def kept_apart(paths: Sequence[str], taken: Sequence[str]) -> None:
+    """Refuse computed values to be kept at paths where an entry may have something else.
+
+    Raises:
+        CatalogError: one of them is no top-level property, or among those taken.
+    """
+    for path in paths:
+        names = parse_path(path)
+        if len(names) != 1 or names[0] in ("id", "ttl") or names[0].startswith("_"):
+            raise CatalogError(
+                f"a computed value cannot be kept at {path}",
+                hint='give path="/name", a property of its own: not id, not ttl, none that begins with _, none deeper',
+            )
+        if names[0] in {parse_path(other)[0] for other in taken}:
+            raise CatalogError(
+                f"the key is kept at {path}, which it is made from, too",
+                hint="give the computed value another path=...",
+            )
+
+
+MOST_KEYS: Final = 1_000
+"""Keys that one lookup may ask for."""
+
+
+def _asked(levels: Sequence[Level], values: Sequence[Any]) -> list[Key]:
+    found = given(levels, values)
+    asked = [level.asked(one) for level, one in zip(levels, found, strict=False)]
+    try:
+        return [fitting(Key.of(*one)) for one in combined(asked, MOST_KEYS)]
+    except ItemError as error:
+        raise AskError(error.message) from None
+
+
+def scalar(path: str, value: Any) -> KeyValue:
+    """A value that a key can have, as it was given.
+
+    Raises:
+        AskError: it is none.
+    """
+    try:
+        wrong = problem(value) == "other"
+    except ItemError as error:
+        raise AskError(f"{path}: {error.message}", hint=error.hint) from None
+    if wrong:
+        raise AskError(
+            f"{path}: {type(value).__name__} is no value of a key", hint="give text, a number, True, False or None"
+        )
+    return cast(KeyValue, value)
 
 
 def problem(value: Any) -> str | None:

@@ -18,7 +18,7 @@ from typing import IO, Any, Final, Literal, NoReturn
 from projections.batches import Write, write_all
 from projections.errors import ItemError, LoadError
 from projections.identity import Identity
-from projections.keys import Key, Plain, problem, strategy
+from projections.keys import Key, Plain, plain, problem
 from projections.store import Container, Document, Store, Upsert
 
 WINDOW: Final = 5_000
@@ -82,7 +82,7 @@ async def load(
         LoadError: the file is broken, and nothing was written; or the store refused an item of it, and the message
             says how much was written before.
     """
-    key = strategy(tuple(key_paths))
+    key = plain(tuple(key_paths))
     items = 0
     for window in _windows(path, key):
         items += len(window.lines)

@@ -9,17 +9,13 @@ from typing import Any
 
 from projections.declare import Projection
 from projections.entries import Rules, State, wanted
-from projections.errors import ItemError, ProjectionsError
+from projections.errors import AskError, ItemError
 from projections.identity import Identity, Place
 from projections.keys import Key, KeyValue, at, parse_path
 from projections.metering import Cost, measured
 from projections.provision import Layout
 from projections.store import Document, Store
 from projections.version import Version
-
-
-class AskError(ProjectionsError):
-    """These values do not make a key of the projection."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,15 +64,11 @@ class Lookup:
         return _found(cost, kept, [item for _, item in pairs] if source else None, len(entries) - len(kept))
 
     def _keys(self, values: Sequence[KeyValue]) -> list[Key]:
-        name, paths = self._projection.name, self._projection.key.paths
-        keys = self._projection.key.ask(*values) if values else []
-        if not keys or any(len(key.values) > len(paths) for key in keys):
-            raise AskError(
-                f"{len(values)} values for a key of {len(paths)}",
-                projection=name,
-                hint=f"give the values of {', '.join(paths)} in this order"
-                + ("; leaving out the last ones asks for all below" if len(paths) > 1 else ""),
-            )
+        try:
+            keys: list[Key] = self._projection.key.ask(*values)
+        except AskError as error:
+            error.projection = self._projection.name
+            raise
         return keys
 
     async def _under(self, key: Key) -> list[Document]:

@@ -69,7 +69,7 @@ WRONG_INDEXES = [
     ({"key": ("/a", "/b", "/c", "/d")}, "key", "one to three levels"),
     ({"key": ("/a", "/a")}, "key", "give each level its own path"),
     ({"key": "/id"}, "key", "use the path of another field"),
-    ({"key": ("/shop", "/id")}, "key", "use the path of another field"),
+    ({"key": ("/id", "/shop")}, "key", "let it be the last level"),
     ({"key": "/ttl"}, "key", "use the path of another field"),
     ({"key": "/_ts"}, "key", "use the path of another field"),
     ({"key": "/_lsn"}, "key", "use the path of another field"),
