@@ -32,6 +32,18 @@ UNDEFINED: Final = Undefined()
 
 KeyValue: TypeAlias = str | int | float | bool | None | Undefined
 
+
+def order(value: Any) -> tuple[int, Any]:
+    """What values sort by, as the store sorts them: missing, null, false, true, numbers, text, and anything else."""
+    if isinstance(value, bool):
+        return 2, value
+    if isinstance(value, int | float):
+        return 3, value
+    if isinstance(value, str):
+        return 4, value
+    return (0, 0) if isinstance(value, Undefined) else (1, 0) if value is None else (5, 0)
+
+
 MAX_KEY_BYTES: Final = 2_048
 """facts.md 36. The longest partition key of a container with large keys."""
 MAX_EXACT: Final = 2**53

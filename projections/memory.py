@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from projections.declare import Throughput
 from projections.errors import ConflictError, MissingContainerError, NativeIndexError, TooLargeError
 from projections.identity import Place
-from projections.keys import Key, at, parse_path
+from projections.keys import Key, at, order, parse_path
 from projections.metering import charge
 from projections.store import (
     Container,
@@ -30,6 +31,7 @@ from projections.store import (
 )
 
 MAX_DOCUMENT_BYTES = 2 * 1024 * 1024
+SORTED: Final = re.compile('SELECT \\* FROM c(?: ORDER BY c((?:\\["[^"]+"\\])+) (ASC|DESC))?')
 
 
 @dataclass
@@ -130,19 +132,25 @@ class MemoryStore:
 
     async def query(
         self, container: Container, text: str, parameters: Mapping[str, Any], key: Key | None = None, *,
-        after: str | None = None,
+        after: str | None = None, page_size: int | None = None,
     ) -> AsyncIterator[Rows]:  # fmt: skip
-        """Everything, how much there is, the lowest `first`; under a key or over all. There is no query language."""
+        """Everything (by a field where asked so), how much there is, the lowest `first`. There is no query language."""
         data = await self._call("query", container)
         if after is not None:
-            async for page in self._rows(container, *self._unread[after]):
+            async for page in self._rows(container, *self._unread[after], page_size=page_size):
                 yield page
             return
         found = [doc for place, doc in await self._documents(data) if key is None or _under(place.key, key)]
         match text:
-            case "SELECT * FROM c":
-                async for page in self._rows(container, found):
+            case _ if sort := SORTED.fullmatch(text):
+                if sort[1]:
+                    names = sort[1][2:-2].split('"]["')
+                    found.sort(key=lambda document: order(at(document, names)), reverse=sort[2] == "DESC")
+                async for page in self._rows(container, found, page_size=page_size):
                     yield page
+            case text if text.startswith("SELECT TOP 200 * FROM c WHERE c.id > @after"):
+                later = sorted((doc for doc in found if doc["id"] > parameters["@after"]), key=lambda doc: doc["id"])
+                yield Rows([doc for doc in later if doc["id"] != "header"][:200])
             case "SELECT VALUE COUNT(1) FROM c":
                 yield Rows([len(found)])
             case "SELECT TOP 1 VALUE c.first FROM c ORDER BY c.first":
@@ -150,9 +158,11 @@ class MemoryStore:
             case _:
                 raise AssertionError("not supported by the memory store")
 
-    async def _rows(self, container: Container, found: list[Document], start: int = 0) -> AsyncIterator[Rows]:
+    async def _rows(
+        self, container: Container, found: list[Document], start: int = 0, *, page_size: int | None
+    ) -> AsyncIterator[Rows]:
         """What was found, page by page, from a row on; each page but the first is a call."""
-        size = self._query_page or len(found) or 1
+        size = page_size or self._query_page or len(found) or 1
         for begin in range(start, len(found) or 1, size):
             if begin > start:
                 await self._call("query", container)

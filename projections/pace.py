@@ -139,9 +139,9 @@ class PacedStore:
 
     async def query(
         self, container: Container, text: str, parameters: Mapping[str, Any], key: Key | None = None, *,
-        after: str | None = None,
+        after: str | None = None, page_size: int | None = None,
     ) -> AsyncIterator[Rows]:  # fmt: skip
-        pages = aiter(self._store.query(container, text, parameters, key, after=after))
+        pages = aiter(self._store.query(container, text, parameters, key, after=after, page_size=page_size))
         while (page := await self._next(pages)) is not None:
             yield page
 

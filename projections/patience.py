@@ -59,9 +59,9 @@ class PatientStore:
 
     async def query(
         self, container: Container, text: str, parameters: Mapping[str, Any], key: Key | None = None, *,
-        after: str | None = None,
+        after: str | None = None, page_size: int | None = None,
     ) -> AsyncIterator[Rows]:  # fmt: skip
-        asked = _Asked(partial(self._store.query, container, text, parameters, key), after)
+        asked = _Asked(partial(self._store.query, container, text, parameters, key, page_size=page_size), after)
         while (page := await (self._try(asked.next) if asked.resumable else asked.next())) is not None:
             yield page
 

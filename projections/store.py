@@ -144,12 +144,13 @@ class Store(Protocol):
 
     def query(
         self, container: Container, text: str, parameters: Mapping[str, Any], key: Key | None = None, *,
-        after: str | None = None,
+        after: str | None = None, page_size: int | None = None,
     ) -> AsyncIterator[Rows]:  # fmt: skip
         """The pages of a query's answer; over all partitions when there is no key.
 
         A key with fewer values than the container has levels is a prefix: it asks for everything below. With `after`,
-        the position of a page that the same query gave: only what comes after that page.
+        the position of a page that the same query gave: only what comes after that page. A page has `page_size` rows
+        at most; None leaves it to the store.
         """
 
     async def feed_ranges(self, container: Container) -> list[FeedRange]:

@@ -132,23 +132,23 @@ class CosmosStore:
 
     async def query(
         self, container: Container, text: str, parameters: Mapping[str, Any], key: Key | None = None, *,
-        after: str | None = None,
+        after: str | None = None, page_size: int | None = None,
     ) -> AsyncIterator[Rows]:  # fmt: skip
         proxy, paths = await self._open(container)
         options: dict[str, Any] = {"partition_key": argument(key, len(paths))} if key is not None else {}
         given = [{"name": name, "value": value} for name, value in parameters.items()]
-        # facts.md 19: the pager's own token may be another reader's; that of the last answer to this query is here.
-        # Only for one logical partition is it one for the query, and not for a range among others.
-        resumable = key is not None and len(key.values) == len(paths)
+        # facts.md 19, 20: the pager's own token may be another reader's; the headers of the last answer to this query
+        # have the right one, after the page. Over all partitions there is none.
         answer: dict[str, Any] = {}
-        options["response_hook"] = lambda headers, _: answer.update(position=headers.get("x-ms-continuation"))
+        options["response_hook"] = lambda headers, _: answer.update(latest=headers)
+        options["max_item_count"] = page_size
         pages = aiter(proxy.query_items(text, parameters=given, **options).by_page(after))
         while True:
             try:
                 page = [item async for item in await calling(anext(pages))]
             except StopAsyncIteration:
                 return
-            yield Rows(page, answer["position"] if resumable else None)
+            yield Rows(page, answer["latest"].get("x-ms-continuation") if key is not None else None)
 
     # the feed
 

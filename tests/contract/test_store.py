@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -219,6 +220,79 @@ async def test_a_query_gives_a_partition_or_everything(store: Store, container: 
     everything = [d["id"] async for page in store.query(container, "SELECT * FROM c", {}) for d in page]
     assert sorted(everything) == ["1", "2"]
     assert [d["id"] async for page in store.query(container, "SELECT * FROM c", {}, A) for d in page] == ["1"]
+
+
+BY_N = 'SELECT * FROM c ORDER BY c["n"] '
+
+
+async def rows(store: Store, container: Container, key: Key, text: str, **given: Any) -> list[list[Any]]:
+    return [[d["id"] for d in page] async for page in store.query(container, text, {}, key, **given)]
+
+
+def flat(pages: list[list[Any]]) -> list[Any]:
+    return [row for page in pages for row in page]
+
+
+async def test_a_query_gives_pages_of_the_size_that_is_asked_for(store: Store, container: Container) -> None:
+    for n in range(5):
+        await put(store, container, str(n), n=n)
+    assert [len(page) for page in await rows(store, container, A, "SELECT * FROM c", page_size=2)] == [2, 2, 1]
+    assert flat(await rows(store, container, A, "SELECT * FROM c", page_size=1_000)) == list("01234")
+
+
+async def test_a_query_goes_on_after_any_page(store: Store, container: Container) -> None:
+    for n in range(5):
+        await put(store, container, str(n), n=n)
+    for text in ("SELECT * FROM c", BY_N + "DESC"):
+        everything = await rows(store, container, A, text, page_size=2)
+        pages = [page async for page in store.query(container, text, {}, A, page_size=2)]
+        assert [page.position is None for page in pages] == [False, False, True]
+        for number, page in enumerate(pages[:-1], start=1):
+            found = await rows(store, container, A, text, page_size=2, after=page.position)
+            assert found == everything[number:]
+
+
+async def test_queries_side_by_side_keep_their_own_positions(store: Store, container: Container) -> None:
+    keys = [Key.of(f"k{number}") for number in range(6)]
+    for key in keys:
+        for n in range(4):
+            await put(store, container, f"{key.values[0]}-{n}", key, n=n)
+
+    async def all_by_position(key: Key) -> list[Any]:
+        found, after = [], None
+        while True:
+            page = await anext(aiter(store.query(container, "SELECT * FROM c", {}, key, page_size=1, after=after)))
+            found += [document["id"] for document in page]
+            after = page.position
+            if after is None:
+                return found
+
+    for key, found in zip(keys, await asyncio.gather(*map(all_by_position, keys)), strict=True):
+        assert found == [f"{key.values[0]}-{n}" for n in range(4)]
+
+
+@pytest.mark.parametrize("direction", ["ASC", "DESC"])
+async def test_a_query_sorts_by_a_field_values_of_any_type(store: Store, container: Container, direction: str) -> None:
+    values: list[Any] = [None, False, True, -7, 0, 7.5, "", "A", "a", "é", "漢"]
+    for n, value in enumerate(values):
+        await put(store, container, f"{n:02}", n=value)
+    found = flat(await rows(store, container, A, BY_N + direction))
+    assert found == sorted(found, reverse=direction == "DESC")
+    assert len(found) == len(values)
+
+
+async def test_a_prefix_gives_everything_below_it_and_goes_on_after_any_page(store: Store, database: str) -> None:
+    container = Container(database, "levels")
+    await store.create_container(Description(container, ("/t", "/u")))
+    for t in "ab":
+        for u in "123":
+            await store.write(container, Key.of(t, u), [Create({"id": n, "t": t, "u": u}) for n in "xy"])
+    everything = flat(await rows(store, container, A, "SELECT * FROM c", page_size=4))
+    assert sorted(everything) == ["x"] * 3 + ["y"] * 3
+    first = await anext(aiter(store.query(container, "SELECT * FROM c", {}, A, page_size=4)))
+    assert first.position
+    rest = flat(await rows(store, container, A, "SELECT * FROM c", page_size=4, after=first.position))
+    assert sorted([document["id"] for document in first] + rest) == sorted(everything)
 
 
 async def test_calls_are_counted_with_what_they_cost(store: Store, container: Container) -> None:

@@ -70,10 +70,10 @@ class Line:
 
     async def query(
         self, container: Container, text: str, parameters: Mapping[str, Any], key: Key | None = None, *,
-        after: str | None = None,
+        after: str | None = None, page_size: int | None = None,
     ) -> AsyncIterator[Rows]:  # fmt: skip
         await self._pass("query", container)
-        async for page in self._store.query(container, text, parameters, key, after=after):
+        async for page in self._store.query(container, text, parameters, key, after=after, page_size=page_size):
             yield page
 
     async def feed_ranges(self, container: Container) -> list[FeedRange]:
