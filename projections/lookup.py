@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from projections.declare import Projection
 from projections.entries import Rules, State, wanted
-from projections.errors import AskError, ItemError
+from projections.errors import AskError, CatalogError, ItemError, SkippedError
 from projections.identity import Identity, Place
-from projections.keys import Key, KeyValue, at, parse_path
+from projections.keys import Key, at, parse_path
+from projections.merging import Merged, Sorting
 from projections.metering import Cost, measured
 from projections.provision import Layout
-from projections.store import Document, Store
+from projections.store import Document, Rows, Store
 from projections.version import Version
+
+PAGE_SIZE: Final = 100
+"""Entries a page, unless said otherwise."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,6 +29,7 @@ class Found:
     entries: list[Document]
     items: list[Document | None] | None = None  # the source items, in step with the entries; None: not asked for
     dropped: int = 0  # entries left out because their source item is gone or no longer says so
+    token: str | None = None  # to go on with, where this is one page of several; opaque text
     request_units: float = 0.0
     calls: int = 0
 
@@ -41,39 +46,85 @@ class Lookup:
         self._now = now
         self._rules: Rules | None = None
 
-    async def entries(self, *values: KeyValue, source: bool = False, fresh: bool = False) -> Found:
-        """The entries under a key, its values in level order.
+    async def entries(
+        self,
+        *values: Any,
+        source: bool = False,
+        fresh: bool = False,
+        order_by: str | None = None,
+        descending: bool = False,
+        page_size: int | None = None,
+        token: str | None = None,
+    ) -> Found:
+        """The entries under a key, its values in level order, or one mapping of paths to values.
 
         Fewer values than a hierarchical key has levels are a prefix: every entry below it, whatever its deeper
-        levels. `source` reads the items that the entries were made from, too. `fresh` leaves out entries that no
-        longer follow from their item, as it is now.
+        levels. A key with suffixes is asked for under all of them, side by side. `source` reads the items that the
+        entries were made from, too. `fresh` leaves out entries that no longer follow from their item, as it is now.
+
+        `order_by` is a field such as "/total"; without it, entries come in no particular order. With `page_size` it is
+        one page of the answer, and the next one is had with the `token` that is found.
 
         Raises:
-            AskError: no key of the projection is made so.
+            AskError: no key of the projection is made so; it says what to give.
             MissingContainerError: the target, or for `source` and `fresh` the source, does not exist.
         """
         with measured() as cost:
-            entries = [entry for key in self._keys(values) for entry in await self._under(key)]
-            if not source and not fresh:
-                return _found(cost, entries)
-            pairs = list(zip(entries, await self._items(entries), strict=True))
-            if fresh:
-                rules = await self._known_rules()
-                pairs = [(entry, item) for entry, item in pairs if self._follows(rules, entry, item)]
-        kept = [entry for entry, _ in pairs]
-        return _found(cost, kept, [item for _, item in pairs] if source else None, len(entries) - len(kept))
+            merged = await self._merged(values, order_by, descending, token)
+            return await self._page(merged, _size(page_size), source, fresh, cost)
 
-    def _keys(self, values: Sequence[KeyValue]) -> list[Key]:
+    async def pages(
+        self,
+        *values: Any,
+        source: bool = False,
+        fresh: bool = False,
+        order_by: str | None = None,
+        descending: bool = False,
+        page_size: int = PAGE_SIZE,
+        token: str | None = None,
+    ) -> AsyncIterator[Found]:
+        """Like `entries`, page by page to the end, in memory that stays flat. Any page's token takes it up again."""
+        merged = await self._merged(values, order_by, descending, token)
+        while True:
+            with measured() as cost:
+                found = await self._page(merged, _size(page_size), source, fresh, cost)
+            yield found
+            if found.token is None:
+                return
+
+    async def _merged(self, values: Sequence[Any], order_by: str | None, descending: bool, token: str | None) -> Merged:
+        target = self._layout.target(self._projection)
+
+        def ask(key: Key, text: str, after: str | None, size: int | None) -> AsyncIterator[Rows]:
+            return self._store.query(target, text, {}, key, after=after, page_size=size)
+
         try:
-            keys: list[Key] = self._projection.key.ask(*values)
+            sorting = Sorting(order_by, descending) if order_by is not None else None
+            return Merged(ask, self._projection.key.ask(*values), sorting, token)
+        except SkippedError as error:
+            ranges = len(await self._store.feed_ranges(target))
+            error.message += f"; at present there {'is 1' if ranges == 1 else f'are {ranges}'}"
+            raise self._named(error) from None
+        except CatalogError as error:
+            raise self._named(AskError(f"order_by: {error.message}", hint=error.hint)) from None
         except AskError as error:
-            error.projection = self._projection.name
-            raise
-        return keys
+            raise self._named(error) from None
 
-    async def _under(self, key: Key) -> list[Document]:
-        pages = self._store.query(self._layout.target(self._projection), "SELECT * FROM c", {}, key)
-        return [entry async for page in pages for entry in page]
+    def _named(self, error: AskError) -> AskError:
+        error.projection = self._projection.name
+        return error
+
+    async def _page(self, merged: Merged, size: int | None, source: bool, fresh: bool, cost: Cost) -> Found:
+        entries = await merged.page(size)
+        if not source and not fresh:
+            return _found(cost, entries, token=merged.token)
+        pairs = list(zip(entries, await self._items(entries), strict=True))
+        if fresh:
+            rules = await self._known_rules()
+            pairs = [(entry, item) for entry, item in pairs if self._follows(rules, entry, item)]
+        kept = [entry for entry, _ in pairs]
+        items = [item for _, item in pairs] if source else None
+        return _found(cost, kept, items, len(entries) - len(kept), merged.token)
 
     async def _items(self, entries: Sequence[Document]) -> list[Document | None]:
         places = [self._source_place(entry) for entry in entries]
@@ -112,7 +163,20 @@ class Lookup:
         return any(e.place == here and e.hash == mark.get("hash") for e in want.entries)
 
 
-def _found(cost: Cost, entries: list[Document], items: list[Document | None] | None = None, dropped: int = 0) -> Found:
+def _size(page_size: int | None) -> int | None:
+    if page_size is not None and page_size < 1:
+        raise AskError(f"page_size: {page_size}", hint="give 1 or more")
+    return page_size
+
+
+def _found(
+    cost: Cost,
+    entries: list[Document],
+    items: list[Document | None] | None = None,
+    dropped: int = 0,
+    token: str | None = None,
+) -> Found:
     return Found(
-        entries=entries, items=items, dropped=dropped, request_units=round(cost.request_units, 2), calls=cost.calls
-    )
+        entries=entries, items=items, dropped=dropped, token=token, request_units=round(cost.request_units, 2),
+        calls=cost.calls,
+    )  # fmt: skip
