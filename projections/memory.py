@@ -13,7 +13,7 @@ from typing import Any, Final
 from projections.declare import Throughput
 from projections.errors import ConflictError, MissingContainerError, NativeIndexError, TooLargeError
 from projections.identity import Place
-from projections.keys import Key, at, order, parse_path
+from projections.keys import UNDEFINED, Key, at, order, parse_path
 from projections.metering import charge
 from projections.store import (
     Container,
@@ -32,6 +32,11 @@ from projections.store import (
 
 MAX_DOCUMENT_BYTES = 2 * 1024 * 1024
 SORTED: Final = re.compile('SELECT \\* FROM c(?: ORDER BY c((?:\\["[^"]+"\\])+) (ASC|DESC))?')
+
+EXTREMES: Final = re.compile(
+    'SELECT TOP (\\d+) c\\.id, c\\["(\\w+)"\\]\\["(\\w+)"\\] AS extreme FROM c WHERE .* (ASC|DESC)'
+)
+EXPIRED: Final = re.compile('SELECT TOP (\\d+) VALUE c\\["(\\w+)"\\] FROM c WHERE c\\["expires"\\] <= @now')
 
 
 @dataclass
@@ -151,6 +156,18 @@ class MemoryStore:
             case text if text.startswith("SELECT TOP 200 * FROM c WHERE c.id > @after"):
                 later = sorted((doc for doc in found if doc["id"] > parameters["@after"]), key=lambda doc: doc["id"])
                 yield Rows([doc for doc in later if doc["id"] != "header"][:200])
+            case _ if wanted := EXTREMES.fullmatch(text):
+                rows = [(doc["id"], at(doc, wanted.group(2, 3))) for doc in found]
+                rows = sorted((row for row in rows if row[1] is not UNDEFINED), key=lambda row: order(row[1]))
+                rows = rows[::-1] if wanted[4] == "DESC" else rows
+                yield Rows([{"id": id_, "extreme": value} for id_, value in rows[: int(wanted[1])]])
+            case _ if wanted := EXPIRED.fullmatch(text):
+                late = [
+                    doc[wanted[2]] for doc in found if doc.get("expires", parameters["@now"] + 1) <= parameters["@now"]
+                ]
+                yield Rows(late[: int(wanted[1])])
+            case "SELECT * FROM c WHERE c.id = @id":
+                yield Rows([doc for doc in found if doc["id"] == parameters["@id"]])
             case "SELECT VALUE COUNT(1) FROM c":
                 yield Rows([len(found)])
             case "SELECT TOP 1 VALUE c.first FROM c ORDER BY c.first":

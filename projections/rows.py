@@ -14,6 +14,7 @@ from typing import Any, Final, TypeAlias
 
 from pydantic import BaseModel
 
+from projections.aggregate import Aggregate
 from projections.declare import Custom, Index, Projection, Rowed
 from projections.errors import ItemError
 from projections.keys import Undefined, at, parse_path, problem
@@ -48,6 +49,8 @@ def rows(projection: Projection, item: Item, modelled: BaseModel | None = None) 
         return _told_apart(projection, list(_made(projection, item if modelled is None else modelled)))
     if isinstance(projection, Index) and projection.each is not None:
         return _told_apart(projection, list(_elements(item, projection.each)))
+    if isinstance(projection, Aggregate) and projection.each is not None:
+        return [Row(element.values) for element in _elements(item, projection.each)]  # a group asks for no more
     return [Row(item)]
 
 
