@@ -182,6 +182,16 @@ class Projection(Declaration):
         named = self.target.container or self.name
         return named if self.version == 1 else f"{named}-v{self.version}"
 
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """Every container whose changes reach the target."""
+        return (self.source,)
+
+    @property
+    def parts(self) -> tuple[Projection, ...]:
+        """What it rests on: projections behind the scenes, with feeds and checkpoints of their own."""
+        return ()
+
     @model_validator(mode="after")
     def _key_can_be_stored(self) -> Projection:
         for key in map(parse_path, self.key.copied):
@@ -280,13 +290,18 @@ class Catalog(Declaration):
     def __iter__(self) -> Iterator[Projection]:  # type: ignore[override]
         return iter(self.projections)
 
+    @property
+    def parts(self) -> tuple[Projection, ...]:
+        """Whatever reads a feed: each projection after those that it rests on."""
+        return tuple(part for projection in self.projections for part in (*projection.parts, projection))
+
     def __getitem__(self, name: str) -> Projection:
         """The projection of this name.
 
         Raises:
             CatalogError: there is none.
         """
-        for projection in self.projections:
+        for projection in self.parts:
             if projection.name == name:
                 return projection
         known = ", ".join(sorted(p.name for p in self.projections))
@@ -305,21 +320,25 @@ class Catalog(Declaration):
     def _no_loops(self) -> Catalog:
         """A projection that feeds itself, directly or through others, would never come to rest."""
         place = self._place
-        feeds = {place(p.target.database, p.container): place(p.source.database, p.source.container) for p in self}
+        feeds = {
+            place(p.target.database, p.container): {place(source.database, source.container) for source in p.sources}
+            for p in self
+        }
         shared = {place(None, name) for name in (self.state, self.deadletters, self.leases)}
         for projection in self:
-            start = step = place(projection.target.database, projection.container)
-            if start in shared or feeds[start] in shared:
+            start = place(projection.target.database, projection.container)
+            if start in shared or feeds[start] & shared:
                 raise ValueError(
                     f"projection {projection.name}: source or target is one of the worker's own containers"
                 )
+            reached = feeds[start]
             for _ in feeds:
-                step = feeds.get(step, "")
-                if step == start:
-                    raise ValueError(
-                        f"projection {projection.name}: its target {projection.container} feeds its own source; "
-                        "write to another container"
-                    )
+                reached = reached.union(*(feeds.get(step, ()) for step in reached))
+            if start in reached:
+                raise ValueError(
+                    f"projection {projection.name}: its target {projection.container} feeds its own source; "
+                    "write to another container"
+                )
         return self
 
     def _place(self, database: str | None, container: str) -> str:

@@ -122,7 +122,7 @@ def examine_app(folder: Path, layout: Layout, environment: Mapping[str, str] | N
 
 async def examine_work(store: Store, layout: Layout) -> AsyncIterator[Finding]:
     """What is stored of work so far, and whether each projection may start: the very checks of the worker."""
-    for projection in layout.catalog:
+    for projection in layout.catalog.parts:
         try:
             problems = [finding async for finding in _start(store, layout, projection)]
         except MissingContainerError:
@@ -167,7 +167,7 @@ def _unsafe(subject: str, problems: Iterable[UnsafeError]) -> Iterator[Finding]:
 
 async def examine_containers(store: Store, layout: Layout) -> AsyncIterator[Finding]:
     """What the catalog's containers are like."""
-    for projection in layout.catalog:
+    for projection in layout.catalog.parts:
         source = await store.describe(layout.source(projection))
         target = await store.describe(layout.target(projection))
         for finding in _source(layout.source(projection), source, projection):

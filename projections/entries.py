@@ -5,16 +5,20 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ValidationError
 
+from projections.aggregate import CONTRIBUTION, EXPIRES, Aggregate
 from projections.declare import Index, Projection
+from projections.embed import REF, Embed, Header
 from projections.errors import ItemError, TooLargeError
 from projections.identity import Element, Identity, Place
 from projections.keys import UNDEFINED, Key, Owner, at, fitting, parse_path, problem
+from projections.references import HeaderState, Use, copies, uses
 from projections.rows import Row, rows
+from projections.totals import contribution
 from projections.version import Version
 from projections.where import kind, same
 
@@ -27,6 +31,10 @@ MARK_BYTES: Final = 4_096
 """Kept for what is added to the content: the entry's id, `ttl`, the mark with the source's key (2,048 bytes)."""
 
 Skip = Literal["deleted", "expired", "where", "missing key", "null key", "key is no scalar", "no elements", "gone"]
+
+
+NO_HEADERS: Final[Mapping[str, HeaderState | None]] = {}
+NO_COPIES: Final[Mapping[str, Any]] = {}
 
 
 @dataclass(frozen=True)
@@ -50,6 +58,7 @@ class Entry:
     content: Mapping[str, Any]  # the copied fields, without id and marks
     expires: int | None  # the second at which the item expires, epoch
     hash: str  # of content and expiry
+    inputs: Mapping[str, Version] = field(default_factory=dict)  # of an Embed: the headers it was made from
 
 
 @dataclass(frozen=True)
@@ -70,13 +79,17 @@ class Rules:
     source_ttl: int | None = None  # the source container's default TTL in seconds; None: expiry is off
 
 
-def wanted(rules: Rules, state: State, now: float) -> Wanted:
+def wanted(rules: Rules, state: State, now: float, headers: Mapping[str, HeaderState | None] = NO_HEADERS) -> Wanted:
     """The entries that an item in this state should own at a time (epoch seconds).
+
+    `headers`: of the items that an Embed's item refers to, as far as they have arrived.
 
     Raises:
         ItemError: the item cannot be projected.
     """
     projection, item = rules.projection, state.item
+    if isinstance(projection, Header):
+        return Wanted((_header(projection, state),))
     if item is None:
         return Wanted(skip="gone")
     notes = _notes(projection, item)
@@ -84,6 +97,10 @@ def wanted(rules: Rules, state: State, now: float) -> Wanted:
     if skip:
         return Wanted(skip=skip, notes=notes)
     modelled = _validate(projection, rules.reserved, item)
+    if isinstance(projection, Embed):
+        return _embedded(rules, projection, state, headers, notes)
+    if isinstance(projection, Aggregate):
+        return _contributions(rules, projection, state.identity, item, rows(projection, item, modelled), notes)
     made = [_made(rules, state.identity, item, row) for row in rows(projection, item, modelled)]
     entries = tuple(entry for entry in made if isinstance(entry, Entry))
     skips = [skip for skip in made if not isinstance(skip, Entry)]
@@ -92,26 +109,100 @@ def wanted(rules: Rules, state: State, now: float) -> Wanted:
     return Wanted(skip=skips[0] if skips else "no elements", notes=notes)
 
 
-def _made(rules: Rules, identity: Identity, item: Mapping[str, Any], row: Row) -> Entry | Skip:
+def _made(
+    rules: Rules, identity: Identity, item: Mapping[str, Any], row: Row, copied: Mapping[str, Any] = NO_COPIES
+) -> Entry | Skip:
     """The entry of a row, or why it has none."""
     projection = rules.projection
     if row.values is not item and isinstance(projection, Index) and not _passes(projection, row.values):
         return "where"
     owner = identity if row.element is None else Element(identity, row.element)
     key = _key(projection, row.values, owner)
-    return key if isinstance(key, str) else _entry(rules, owner, item, row, key)
+    return key if isinstance(key, str) else _entry(rules, owner, item, row, key, copied)
+
+
+def _embedded(
+    rules: Rules, projection: Embed, state: State, headers: Mapping[str, HeaderState | None], notes: tuple[str, ...]
+) -> Wanted:
+    """The entry with its copies, and a back-reference for each item referred to."""
+    assert state.item is not None
+    made = uses(projection, state.item)
+    copied, versions = copies(projection, made, headers)
+    entry = _made(rules, state.identity, state.item, Row(state.item), copied)
+    if not isinstance(entry, Entry):
+        return Wanted(skip=entry, notes=notes)
+    back = dict.fromkeys(use.back(state.identity) for use in made)
+    entries = tuple(_plain(place, {REF: place.key.values[0]}, entry.expires) for place in back)
+    return Wanted((*entries, replace(entry, inputs=versions)), notes=notes)
+
+
+def _contributions(
+    rules: Rules, projection: Aggregate, identity: Identity, item: Mapping[str, Any], found: list[Row],
+    notes: tuple[str, ...],
+) -> Wanted:  # fmt: skip
+    """One entry for each group that the item contributes to, with all that its rows there come to."""
+    groups: dict[Key, list[Mapping[str, Any]]] = {}
+    skips: list[Skip] = []
+    for values in (row.values for row in found):
+        out = values is not item and not _passes(projection, values)
+        key: Key | Skip = "where" if out else _key(projection, values, identity)
+        if isinstance(key, Key):
+            groups.setdefault(key, []).append(values)
+        else:
+            skips.append(key)
+    entries = tuple(
+        _contribution(rules, projection, Place(identity.entry_id, key), item, own) for key, own in groups.items()
+    )
+    if entries:
+        return Wanted(entries, notes=notes + tuple(f"element skipped: {skip}" for skip in skips))
+    return Wanted(skip=skips[0] if skips else "no elements", notes=notes)
+
+
+def _contribution(
+    rules: Rules, projection: Aggregate, place: Place, item: Mapping[str, Any], group: list[Mapping[str, Any]]
+) -> Entry:
+    """It carries no `ttl`: the store would let it expire without a word, and the total would stay."""
+    # stored; change with a version
+    content: dict[str, Any] = {}
+    for names in map(parse_path, projection.key.copied):
+        _copy(group[0], content, names)
+    _add_key(projection, content, place.key)
+    content[CONTRIBUTION] = contribution(projection.measures, group)
+    expires = _expires(rules, item)
+    return _plain(place, content if expires is None else content | {EXPIRES: expires}, None)
+
+
+def _header(projection: Header, state: State) -> Entry:
+    """What is known of a referenced item: also when it is gone, so that no late state brings it back."""
+    place = Use(projection.reference, state.identity).header
+    content: dict[str, Any] = {REF: place.key.values[0]}
+    item = state.item
+    if item is not None and not _deleted(projection, item):
+        content["copy"] = {"id": item["id"]}
+        for names in map(parse_path, projection.fields):
+            _copy(item, content["copy"], names)
+    return _plain(Place(place.id, place.key), content, None)  # a Header's target is the refs container
+
+
+def _plain(place: Place, content: dict[str, Any], expires: int | None) -> Entry:
+    text = canonical(content, expires)
+    _fits(content, len(text))
+    return Entry(place, content, expires, content_hash(text))
+
+
+def _deleted(projection: Projection, item: Mapping[str, Any]) -> bool:
+    deletes = projection.deletes
+    return deletes is not None and any(same(at(item, parse_path(deletes.path)), value) for value in deletes.equals)
 
 
 def _left_out(rules: Rules, item: Mapping[str, Any], now: float) -> Skip | None:
     projection = rules.projection
-    if projection.deletes and any(
-        same(at(item, parse_path(projection.deletes.path)), value) for value in projection.deletes.equals
-    ):
+    if _deleted(projection, item):
         return "deleted"
     expires = _expires(rules, item)
     if expires is not None and expires <= now:
         return "expired"
-    exploded = isinstance(projection, Index) and projection.each is not None  # then it is asked of every row
+    exploded = getattr(projection, "each", None) is not None  # then it is asked of every row
     return None if exploded or _passes(projection, item) else "where"
 
 
@@ -170,25 +261,30 @@ def _key(projection: Projection, item: Mapping[str, Any], owner: Owner) -> Key |
 _SKIPS: Final[Mapping[str, Skip]] = {"missing": "missing key", "null": "null key", "other": "key is no scalar"}
 
 
-def _entry(rules: Rules, owner: Owner, item: Mapping[str, Any], row: Row, key: Key) -> Entry:
+def _entry(rules: Rules, owner: Owner, item: Mapping[str, Any], row: Row, key: Key, copied: Mapping[str, Any]) -> Entry:
     content = _content(rules.projection, row.values)
+    for name in content.keys() & (rules.projection.references if isinstance(rules.projection, Embed) else {}):
+        raise ItemError(
+            f"the item has a property {name}, under which copies are kept",
+            path=f"/{name}",
+            hint="give the reference another name, or exclude the property",
+        )
+    content |= copied
     if rules.reserved in content:
         raise ItemError(
             f"a row has a property {rules.reserved}, which marks entries", hint="leave it out of what project gives"
         )
     _add_key(rules.projection, content, key)
-    expires = _expires(rules, item)
-    text = canonical(content, expires)
-    _fits(content, len(text))
-    return Entry(Place(owner.entry_id, key), content, expires, content_hash(text))
+    return _plain(Place(owner.entry_id, key), content, _expires(rules, item))
 
 
 def _content(projection: Projection, row: Mapping[str, Any]) -> dict[str, Any]:
     """The fields to copy. `ttl` is control data, mirrored as the time that remains; the id is the entry's own."""
-    include = projection.include if isinstance(projection, Index) else None
+    chosen = projection if isinstance(projection, Index | Embed) else None
+    include = chosen.include if chosen else None
     if include is None:
         content = {name: value for name, value in row.items() if name not in SYSTEM}
-        for path in projection.exclude if isinstance(projection, Index) else ():
+        for path in chosen.exclude if chosen else ():
             _drop(content, parse_path(path))
     else:
         content = {}
@@ -269,6 +365,9 @@ def document(entry: Entry, state: State, reserved: str, now: float) -> dict[str,
     # stored; change with a version
     stored: dict[str, Any] = {**entry.content, "id": entry.place.id}
     stored[reserved] = {**state.identity.to_stored(), **state.version.to_stored(), "hash": entry.hash}
+    inputs = {text: version.to_stored() for text, version in sorted(entry.inputs.items()) if version.etag is not None}
+    if inputs:
+        stored[reserved]["inputs"] = inputs
     if entry.expires is not None:
         stored["ttl"] = max(1, entry.expires - int(now))
     return stored

@@ -241,7 +241,7 @@ class TriggeredWorker:
         if self.refused:
             raise _together(self.refused)
         end = self._clock() + self._work
-        projections = list(self.layout.catalog)
+        projections = list(self.layout.catalog.parts)
         if at_once:
             done = await asyncio.gather(*(self._turn(work, projection, self._work) for projection in projections))
         else:
@@ -325,7 +325,7 @@ class TriggeredWorker:
         health = self._health[1]
         body: dict[str, Any] = {
             "status": health.status,
-            "projections": [projection.full_name for projection in self.layout.catalog],
+            "projections": [projection.full_name for projection in self.layout.catalog.parts],
         }
         if health.problems:
             body["problems"] = [{"reason": str(problem), "remedy": problem.hint} for problem in health.problems]
@@ -349,7 +349,7 @@ class TriggeredWorker:
         store = await self._opened()
         await store.read(self.layout.state, [Place("health", Key.of("health"))])  # absent: 1 RU
         problems = await self._leases(store)
-        for projection in self.layout.catalog:
+        for projection in self.layout.catalog.parts:
             engine = await self._engine(projection)
             raised = await engine.alarm.raised()
             if raised:

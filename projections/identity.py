@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from projections.keys import Key, Plain
 
@@ -92,15 +92,22 @@ def _entry_id(readable: str, digest: bytes) -> str:
 
 @dataclass(frozen=True)
 class Place:
-    """Where one entry is: its id, and its key in the target."""
+    """Where one entry is: its id, its key, and in which container: the target, or the refs of an Embed."""
 
     id: str
     key: Key
+    container: Literal["target", "refs"] = "target"
+
+    @property
+    def plain(self) -> Place:
+        """As the store knows it."""
+        return self if self.container == "target" else Place(self.id, self.key)
 
     @staticmethod
     def from_stored(stored: Mapping[str, Any]) -> Place:
-        return Place(stored["id"], Key.from_list(stored["key"]))
+        return Place(stored["id"], Key.from_list(stored["key"]), stored.get("in", "target"))
 
     def to_stored(self) -> dict[str, Any]:
         # stored; change with a version
-        return {"id": self.id, "key": self.key.to_list()}
+        stored: dict[str, Any] = {"id": self.id, "key": self.key.to_list()}
+        return stored if self.container == "target" else stored | {"in": self.container}

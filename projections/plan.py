@@ -6,7 +6,7 @@ under the condition that what was read here is still there.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
@@ -39,6 +39,7 @@ class Stored:
     hash: str
     etag: str
     document: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)  # as it was read
+    inputs: Mapping[str, Version] = field(default_factory=dict)  # of the headers that an Embed's entry was made from
 
 
 @dataclass(frozen=True)
@@ -137,10 +138,19 @@ def _doubt(facts: Facts) -> Confirm | None:
     versions = [stored.version for stored in facts.stored.values()]
     if facts.placement:
         versions.append(facts.placement.version)
-    orders = {facts.version.against(version) for version in versions}
+    orders = {facts.version.against(version) for version in versions} | set(_input_orders(facts))
     if orders <= {Order.NEWER, Order.SAME}:
         return None
     return Confirm(looks_older=Order.OLDER in orders)
+
+
+def _input_orders(facts: Facts) -> Iterator[Order]:
+    """How the headers that are known stand to those that what is stored was made from."""
+    for entry in facts.wanted:
+        stored = facts.stored.get(entry.place)
+        for text, version in stored.inputs.items() if stored else ():
+            if text in entry.inputs:
+                yield entry.inputs[text].against(version)
 
 
 def _in_place(facts: Facts, have: list[Place]) -> bool:

@@ -8,6 +8,7 @@ from difflib import get_close_matches
 
 from projections.deadletters import DeadLetters
 from projections.declare import Catalog, Projection
+from projections.embed import Embed
 from projections.errors import IdentityError, MissingContainerError, UnsafeError
 from projections.store import Container, Description, Store
 
@@ -37,6 +38,12 @@ class Layout:
     def target(self, projection: Projection) -> Container:
         return self._at(projection.target.database, projection.container)
 
+    def refs(self, projection: Projection) -> Container | None:
+        """The refs container, of an Embed."""
+        if not isinstance(projection, Embed):
+            return None
+        return self._at(projection.target.database, projection.refs_container)
+
     @property
     def state(self) -> Container:
         return self._at(None, self.catalog.state)
@@ -53,7 +60,7 @@ class Layout:
 def sources(layout: Layout) -> Iterator[Description]:
     """The source containers, as declared. Teams have theirs; a local emulator needs them made."""
     seen = set()
-    for projection in layout.catalog:
+    for projection in layout.catalog.parts:
         container = layout.source(projection)
         if container not in seen:
             seen.add(container)
@@ -62,8 +69,7 @@ def sources(layout: Layout) -> Iterator[Description]:
 
 def own(layout: Layout) -> Iterator[Description]:
     """The containers that belong to the worker: targets, state, dead letters, and the Functions host's leases."""
-    for projection in layout.catalog:
-        yield target(layout, projection)
+    yield from {layout.target(part): target(layout, part) for part in layout.catalog.parts}.values()
     yield Description(layout.state, (STATE_KEY_PATH,), default_ttl=-1, indexing=STATE_INDEXING)
     yield DeadLetters.description(layout.deadletters)
     yield Description(layout.leases, ("/id",))

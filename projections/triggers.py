@@ -57,9 +57,9 @@ class Trigger:
 
 def triggers(layout: Layout) -> Iterator[Trigger]:
     """One trigger a projection: each reads the feed for itself and holds up no other."""
-    names = {projection.full_name: _function_name(projection.full_name) for projection in layout.catalog}
+    names = {projection.full_name: _function_name(projection.full_name) for projection in layout.catalog.parts}
     taken = [name.casefold() for name in names.values()]
-    for projection in layout.catalog:
+    for projection in layout.catalog.parts:
         name = names[projection.full_name]
         if taken.count(name.casefold()) > 1:  # "a.b" beside "a-b", or "A" beside "a"
             name += f"-{hashlib.sha256(projection.full_name.encode()).hexdigest()[:8]}"

@@ -6,14 +6,18 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
+from projections.aggregate import Aggregate
 from projections.alarm import Alarm
 from projections.deadletters import DeadLetter, DeadLetters
 from projections.declare import Projection
+from projections.embed import Embed, Header
+from projections.embedding import EmbedWriter, HeaderWriter
 from projections.entries import Rules, State
 from projections.errors import AlarmError, FatalError, TransientError, UnsafeError
+from projections.fanout import FanOut, Jobs
 from projections.feed import Checkpoint, Checkpoints, LostRangeError
 from projections.identity import Identity
 from projections.notices import Resolved, Resolver
@@ -22,6 +26,7 @@ from projections.pace import PacedStore
 from projections.provision import Layout, check
 from projections.states import fresh, present
 from projections.store import Document, Page, Store
+from projections.totaling import AggregateWriter
 from projections.version import Version
 from projections.writer import Places, Writer
 
@@ -29,6 +34,8 @@ log = logging.getLogger("projections")
 
 PAGE_SIZE: Final = 500
 """Changes in a page: enough for the bulk calls to pay, few enough for memory."""
+FAN_OUT_SECONDS: Final = 5.0
+"""Between two looks at what fan-outs other workers may have left."""
 POLL_SECONDS: Final = (0.05, 0.5)
 """Between two reads of an idle range: at first, and after it has been idle for a while."""
 
@@ -36,9 +43,13 @@ POLL_SECONDS: Final = (0.05, 0.5)
 class Engine:
     """One projection at work: from changes to entries. The pull worker and the Functions trigger share it."""
 
-    def __init__(self, store: Store, layout: Layout, projection: Projection, source_ttl: int | None) -> None:
-        store = PacedStore.below(store, request_units=projection.ru_per_second)
+    def __init__(
+        self, store: Store, layout: Layout, projection: Projection, source_ttl: int | None,
+        request_units: float | None = None,
+    ) -> None:  # fmt: skip
+        store = PacedStore.below(store, request_units=request_units or projection.ru_per_second)
         self.projection = projection
+        self.source_ttl = source_ttl
         self.deadletters = DeadLetters(
             store, layout.deadletters, projection.full_name, payload=projection.deadletter_payload
         )
@@ -48,12 +59,15 @@ class Engine:
         self._resolver = Resolver(
             store, self._source, layout.target(projection), projection.source.key, layout.catalog.reserved
         )
-        self._writer = Writer(
+        self._writer = _writer(projection)(
             store,
             Rules(projection, layout.catalog.reserved, source_ttl),
-            Places(self._source, layout.target(projection), layout.state),
+            Places(self._source, layout.target(projection), layout.state, layout.refs(projection)),
             self.deadletters,
         )
+        self.jobs: Jobs | None = None
+        if isinstance(self._writer, HeaderWriter) and isinstance(projection, Header):
+            self.jobs = self._writer.jobs = Jobs(store, layout.state, projection)
 
     @staticmethod
     async def open(store: Store, layout: Layout, projection: Projection) -> Engine:
@@ -65,6 +79,19 @@ class Engine:
         engine = Engine(store, layout, projection, await check(store, layout, projection))
         await engine.alarm.load()
         return engine
+
+    def fan_out(self, store: Store, layout: Layout, entries: Engine) -> FanOut:
+        """What carries out the fan-outs of a reference. `entries`: the engine of the Embed that has it.
+
+        It has a writer of its own, so that what it may use of request units is its own affair.
+        """
+        header = self.projection
+        assert isinstance(header, Header)
+        assert self.jobs
+        writing = Engine(store, layout, header.embed, entries.source_ttl, header.embed.fan_out_ru_per_second)
+        paced = PacedStore.below(store, request_units=header.embed.fan_out_ru_per_second)
+        refs, reserved = layout.target(header), layout.catalog.reserved
+        return FanOut(paced, refs, header, self.jobs, reserved, self.apply_present, writing.apply_present)
 
     async def apply_page(self, items: Sequence[Document], read_at: float) -> list[Result]:
         """Apply a page of the latest-version feed, as read at this moment (monotonic seconds).
@@ -128,6 +155,12 @@ class Engine:
         return results
 
 
+def _writer(projection: Projection) -> type[Writer]:
+    """The kind of writer that a kind of projection needs."""
+    kinds: dict[type[Projection], type[Writer]] = {Aggregate: AggregateWriter, Embed: EmbedWriter, Header: HeaderWriter}
+    return kinds.get(type(projection), Writer)
+
+
 @dataclass
 class Progress:
     """What a running projection has done since it started, for whoever shows it."""
@@ -135,6 +168,7 @@ class Progress:
     projection: Projection
     tally: Tally
     caught_up: bool = False
+    reached: asyncio.Event = field(default_factory=asyncio.Event, repr=False)  # the end of its feed, once
 
 
 class Worker:
@@ -146,13 +180,13 @@ class Worker:
     ) -> None:  # fmt: skip
         self._store = store
         self._layout = layout
-        self._projections = projections
+        self._projections = list({part.full_name: part for one in projections for part in (*one.parts, one)}.values())
         self._page_size = page_size
         self._poll = poll_seconds
         self._on_progress = on_progress or (lambda _: None)
         self._stopping = asyncio.Event()
         self.alarms: dict[str, AlarmError] = {}  # of projections that have stopped; the others go on
-        self.progress = {projection.name: Progress(projection, Tally()) for projection in projections}
+        self.progress = {projection.name: Progress(projection, Tally()) for projection in self._projections}
 
     def stop(self) -> None:
         """Finish the pages under way, store their positions, and return from `run`."""
@@ -166,17 +200,37 @@ class Worker:
             AlarmError: a projection stopped, for a catalog that is likely to be wrong, and the others are done.
         """
         engines = [await Engine.open(self._store, self._layout, projection) for projection in self._projections]
+        by_name = {engine.projection.full_name: engine for engine in engines}
         readers = [reader for engine in engines for reader in await self._readers(engine, until_caught_up)]
+        fan_outs = [
+            engine.fan_out(self._store, self._layout, by_name[engine.projection.embed.full_name])
+            for engine in engines
+            if isinstance(engine.projection, Header)
+        ]
         tasks = [asyncio.create_task(reader.run()) for reader in readers]
+        if not until_caught_up:
+            tasks += [asyncio.create_task(self._fan_out(fan_out)) for fan_out in fan_outs]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
             for task in done:
                 task.result()
+            if until_caught_up:
+                for fan_out in fan_outs:
+                    await fan_out.run(self._stopping.is_set)
         finally:
             self.stop()  # whoever fails takes the others along, each at the end of its page
             await asyncio.gather(*tasks, return_exceptions=True)
         for alarm in self.alarms.values():
             raise alarm
+
+    async def _fan_out(self, fan_out: FanOut) -> None:
+        """Carry out fan-outs as they come up, this worker's and those that a dead one has left."""
+        while not self._stopping.is_set():
+            try:
+                await fan_out.run(self._stopping.is_set)
+            except TransientError as error:
+                log.warning("waiting", extra={"projection": fan_out.name, "reason": error.message})
+            await fan_out.due(self._stopping, FAN_OUT_SECONDS)
 
     async def _readers(self, engine: Engine, until_caught_up: bool) -> list[_RangeReader]:
         checkpoints = Checkpoints(self._store, self._layout.state, engine.projection.full_name)
@@ -185,16 +239,20 @@ class Worker:
         await checkpoints.begin(loaded)
         waiting = {str(checkpoint.feed_range) for checkpoint in loaded}
 
+        progress = self.progress[engine.projection.name]
+        rests_on = [self.progress[part.name] for part in engine.projection.parts]
+
         def report(feed_range: str, results: list[Result], caught_up: bool) -> None:
-            progress = self.progress[engine.projection.name]
             progress.tally.add(results)
             (waiting.discard if caught_up else waiting.add)(feed_range)
             progress.caught_up = not waiting
+            if progress.caught_up:
+                progress.reached.set()
             self._on_progress(progress)
 
         return [
             _RangeReader(self._store, self._layout, engine, checkpoints, checkpoint, self._page_size, self._poll,
-                         self._stopping, until_caught_up, report, self.alarms)
+                         self._stopping, until_caught_up, report, self.alarms, rests_on)
             for checkpoint in loaded
         ]  # fmt: skip
 
@@ -214,8 +272,10 @@ class _RangeReader:
     until_caught_up: bool
     report: Callable[[str, list[Result], bool], None]
     alarms: dict[str, AlarmError]
+    rests_on: list[Progress]
 
     async def run(self) -> None:
+        await self._wait_for_headers()
         pause = self.poll[0]
         while not self.stopping.is_set() and self.engine.projection.name not in self.alarms:
             try:
@@ -236,6 +296,19 @@ class _RangeReader:
                 return
             pause = self.poll[0] if found else min(self.poll[1], pause * 1.5)
             await self._rest(pause)
+
+    async def _wait_for_headers(self) -> None:
+        """What a projection rests on goes first: entries that are made with their copies need no fan-out."""
+        if self.checkpoint.position is not None:
+            return
+        reached = [asyncio.ensure_future(progress.reached.wait()) for progress in self.rests_on]
+        stopped = asyncio.ensure_future(self.stopping.wait())
+        while reached and not stopped.done() and not all(one.done() for one in reached):
+            if any(progress.projection.name in self.alarms for progress in self.rests_on):
+                break
+            await asyncio.wait([stopped, *reached], timeout=1.0, return_when=asyncio.FIRST_COMPLETED)
+        for one in (*reached, stopped):
+            one.cancel()
 
     async def _read_to_end(self) -> bool:
         """Apply what there is, page by page; whether there was anything."""

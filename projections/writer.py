@@ -30,14 +30,16 @@ from projections.plan import (
     Placement,
     Put,
     Rearrange,
+    Remove,
     Rewrite,
     Stored,
     decide,
     placement_document,
     placement_from,
 )
+from projections.references import HeaderState
 from projections.states import fresh
-from projections.store import Container, Create, Delete, Replace, Store
+from projections.store import Container, Create, Delete, Document, Replace, Store
 from projections.version import Version
 
 MAX_AGE: Final = 5.0
@@ -69,6 +71,14 @@ class Places:
     source: Container
     target: Container
     state: Container
+    refs: Container | None = None  # of an Embed
+
+    def of(self, place: Place) -> Container:
+        """The container that a place is in."""
+        if place.container == "target":
+            return self.target
+        assert self.refs
+        return self.refs
 
 
 @dataclass(frozen=True)
@@ -100,6 +110,7 @@ class Attempt:
     finished: bool = False
     # of the present round
     want: Wanted = NOTHING_WANTED
+    headers: dict[str, HeaderState | None] = field(default_factory=dict)  # of an Embed, by reference
     placement: Placement | None = None
     stored: dict[Place, Stored] = field(default_factory=dict)
     confirmed: bool = False
@@ -205,6 +216,7 @@ class Writer:
         for attempt in attempts:
             attempt.new_round()
         await self._start_again([a for a in attempts if self._monotonic() - a.read_at > MAX_AGE])
+        await self._read_inputs(attempts)
         self._want(attempts)
         await self._read_placements(attempts)
         await self._read_entries(attempts)
@@ -221,12 +233,15 @@ class Writer:
 
     # what an item should own
 
+    async def _read_inputs(self, attempts: list[Attempt]) -> None:
+        """Read what entries are made from beside the item. Most kinds need nothing."""
+
     def _want(self, attempts: list[Attempt]) -> None:
         for attempt in attempts:
             attempt.want = NOTHING_WANTED
             if attempt.error is None:
                 try:
-                    attempt.want = wanted(self._rules, attempt.state, self._now())
+                    attempt.want = wanted(self._rules, attempt.state, self._now(), attempt.headers)
                 except ItemError as error:
                     attempt.error = error
 
@@ -252,17 +267,27 @@ class Writer:
             listed = attempt.placement.entries if attempt.placement else ()
             places |= dict.fromkeys((*listed, *(e.place for e in attempt.want.entries), *attempt.put), attempt)
             attempt.stored = {}
-        found = await self._store.read(self._places.target, places) if places else {}
-        for place, stored in found.items():
+        for place, stored in (await self._read(places)).items():
             mark = self._mark(stored)
             if mark is not None:
-                places[place].stored[place] = Stored(Version.from_stored(mark), mark["hash"], stored["_etag"], stored)
+                places[place].stored[place] = _stored(stored, mark)
             else:
                 places[place].want = NOTHING_WANTED
                 places[place].error = ItemError(
                     f"the target has a document {place.id} that is not the projection's",
                     hint="give the projection a target of its own",
                 )
+
+    async def _read(self, places: Iterable[Place]) -> dict[Place, Document]:
+        """What is at these places, in whichever container they are."""
+        found: dict[Place, Document] = {}
+        containers: dict[Container, dict[Place, Place]] = {}
+        for place in places:
+            containers.setdefault(self._places.of(place), {})[place.plain] = place
+        for container, own in containers.items():
+            read = await self._store.read(container, own)
+            found |= {own[place]: document for place, document in read.items()}
+        return found
 
     def _mark(self, stored: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """What an entry was made from; None for a document that is no entry."""
@@ -361,11 +386,8 @@ class Writer:
         await self._look_at_empty_places([(a, d) for a, d in decided if not a.failed])
         decided = [(a, d) for a, d in decided if not a.failed]
         removes = [(attempt, remove) for attempt, decision in decided for remove in decision.removes]
-        await self._write_entries(
-            [(attempt, Write(remove.place.key, Delete(remove.place.id, remove.etag))) for attempt, remove in removes]
-        )
-        for attempt, _ in removes:
-            attempt.wrote = True
+        await self._remove([(a, r) for a, r in removes if r.place.container == "target"])
+        await self._remove([(a, r) for a, r in removes if r.place.container == "refs" and not a.failed])
         decided = [(a, d) for a, d in decided if not a.failed]
         await self._unpark([attempt for attempt, decision in decided if decision.unparks])
         await self._place([(a, d.last, a.placement.etag) for a, d in decided if d.last and a.placement])
@@ -384,11 +406,32 @@ class Writer:
             for place in decision.first.entries
             if place not in decision.last.entries and place not in attempt.stored
         }
-        found = await self._store.read(self._places.target, empty) if empty else {}
-        for place, stored in found.items():
+        for place, stored in (await self._read(empty)).items():
             empty[place].failed |= self._mark(stored) is not None
 
+    async def _remove(self, removes: list[tuple[Attempt, Remove]]) -> None:
+        for attempt, _ in removes:
+            attempt.wrote = True
+        writes = [(attempt, Write(r.place.key, Delete(r.place.id, r.etag))) for attempt, r in removes]
+        await self._write_kind(removes[0][1].place if removes else None, writes)
+
+    async def _write_kind(self, place: Place | None, writes: list[tuple[Attempt, Write]]) -> None:
+        """Write to the container of a place: back-references are written as they are, entries as their kind has it."""
+        if place is None:
+            return
+        if place.container == "refs":
+            await self._write(self._places.of(place), writes)
+        else:
+            await self._write_entries(writes)
+
     async def _put(self, puts: list[tuple[Attempt, Put]]) -> None:
+        """Back-references first: an entry's copies are checked against the headers when all is written."""
+        for container in ("refs", "target"):
+            await self._put_into(
+                [(a, put) for a, put in puts if put.entry.place.container == container and not a.failed]
+            )
+
+    async def _put_into(self, puts: list[tuple[Attempt, Put]]) -> None:
         writes = []
         for attempt, put in puts:
             attempt.put.add(put.entry.place)  # before it is sent: the answer may get lost
@@ -396,7 +439,7 @@ class Writer:
             stored = document(put.entry, attempt.state, self._rules.reserved, self._now())
             operation = Replace(stored, put.etag) if put.etag else Create(stored)
             writes.append((attempt, Write(put.entry.place.key, operation)))
-        await self._write_entries(writes)
+        await self._write_kind(puts[0][1].entry.place if puts else None, writes)
 
     async def _write_entries(self, writes: list[tuple[Attempt, Write]]) -> None:
         """Write to the target. Other kinds of projections have more to write along with an entry."""
@@ -453,6 +496,11 @@ class Writer:
         """Where no placement record says so: one that this call or a dead worker wrote, or anyone without records."""
         unknown = self._projection.placement == "append_only" or attempt.audit or attempt.retried
         return attempt.error is None and (attempt.lettered or unknown)
+
+
+def _stored(document: Document, mark: Mapping[str, Any]) -> Stored:
+    inputs = {text: Version.from_stored(version) for text, version in mark.get("inputs", {}).items()}
+    return Stored(Version.from_stored(mark), mark["hash"], document["_etag"], document=document, inputs=inputs)
 
 
 def _outcome(attempt: Attempt, decision: Rearrange) -> Outcome | None:

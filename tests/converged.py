@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from projections.deadletters import DeadLetters
 from projections.declare import Projection
-from projections.entries import Rules, State, wanted
+from projections.embed import Embed
+from projections.entries import NO_HEADERS, Rules, State, wanted
 from projections.errors import ItemError
 from projections.identity import Identity, Place
 from projections.keys import Key, at, parse_path
 from projections.provision import Layout
+from projections.references import HeaderState
 from projections.store import Container, Document, Store
 from projections.version import Version
 
@@ -24,6 +27,8 @@ async def assert_converged(store: Store, layout: Layout) -> None:
     """Each target equals a fresh rebuild; every item is reflected, left out by a rule, or parked; records agree."""
     for projection in layout.catalog:
         expected, bad = await assert_entries(store, layout, projection)
+        if isinstance(projection, Embed):
+            await _assert_refs(store, layout, projection, expected)
         letters = {
             letter.identity async for letter in DeadLetters(store, layout.deadletters, projection.full_name).all()
         }
@@ -40,13 +45,44 @@ async def assert_entries(
 ) -> tuple[dict[Place, str], set[Identity]]:
     """The target equals a fresh rebuild; what that is, and which items it parks."""
     items = await documents(store, layout.source(projection))
-    expected, bad = rebuild(layout, projection, items)
+    headers = await _headers(store, layout, projection) if isinstance(projection, Embed) else {}
+    expected, bad = rebuild(layout, projection, items, headers)
+    own = {place: hash_ for place, hash_ in expected.items() if place.container == "target"}
     found = _stored(projection, layout.catalog.reserved, await documents(store, layout.target(projection)))
-    assert found == expected, f"{projection.name}: {_difference(found, expected)}"
+    assert found == own, f"{projection.name}: {_difference(found, own)}"
     return expected, bad
 
 
-def rebuild(layout: Layout, projection: Projection, items: list[Document]) -> tuple[dict[Place, str], set[Identity]]:
+async def _headers(store: Store, layout: Layout, embed: Embed) -> dict[str, HeaderState | None]:
+    """The headers as a fresh rebuild would have them, from the referenced containers themselves."""
+    found: dict[str, HeaderState | None] = {}
+    for name, reference in embed.references.items():
+        [part] = [part for part in embed.parts if part.reference == name]
+        for item in await documents(store, layout.source(part)):
+            state = State(Identity.of(item, reference.source.key), Version.of(item, from_feed=False), item)
+            [entry] = wanted(Rules(part, layout.catalog.reserved, -1), state, item["_ts"]).entries
+            found[str(entry.content["ref"])] = HeaderState(state.version, entry.content.get("copy"), item["_etag"])
+    return found
+
+
+async def _assert_refs(store: Store, layout: Layout, embed: Embed, expected: Mapping[Place, str]) -> None:
+    """There is a back-reference for each reference that an item makes, and no other; no fan-out is due."""
+    refs = layout.refs(embed)
+    assert refs
+    stored = [doc for doc in await documents(store, refs) if doc["id"] != "header"]
+    found = {Place(doc["id"], Key.of(doc["ref"]), "refs") for doc in stored}
+    back = {place for place in expected if place.container == "refs"}
+    assert found == back, f"{embed.name}: {len(found - back)} back-references too many, {len(back - found)} too few"
+    jobs = [doc for doc in await documents(store, layout.state) if doc["pk"].endswith("|fanout")]
+    assert not jobs, f"{len(jobs)} fan-outs are not done"
+
+
+def rebuild(
+    layout: Layout,
+    projection: Projection,
+    items: list[Document],
+    headers: Mapping[str, HeaderState | None] = NO_HEADERS,
+) -> tuple[dict[Place, str], set[Identity]]:
     """What a fresh rebuild would store (place -> content hash), and which items it would park."""
     rules = Rules(projection, layout.catalog.reserved, -1)
     expected: dict[Place, str] = {}
@@ -54,7 +90,8 @@ def rebuild(layout: Layout, projection: Projection, items: list[Document]) -> tu
     for item in items:
         identity = Identity.of(item, projection.source.key)
         try:
-            entries = wanted(rules, State(identity, Version.of(item, from_feed=False), item), item["_ts"]).entries
+            state = State(identity, Version.of(item, from_feed=False), item)
+            entries = wanted(rules, state, item["_ts"], headers).entries
         except ItemError:
             bad.add(identity)
             continue

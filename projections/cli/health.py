@@ -72,7 +72,7 @@ def _print(found: list[Status], as_json: bool) -> None:
 
 async def statuses(store: Store, layout: Layout) -> list[Status]:
     """How every projection of the catalog stands."""
-    return [await status_of(store, layout, projection) for projection in layout.catalog]
+    return [await status_of(store, layout, projection) for projection in layout.catalog.parts]
 
 
 def status_table(found: list[Status]) -> Any:

@@ -81,12 +81,13 @@ def stopping(end: Callable[[], None]) -> Iterator[set[signal.Signals]]:
 
 
 def named(layout: Layout, names: Sequence[str]) -> list[Projection]:
-    """The projections of these names, each once; all when there are none.
+    """The projections of these names, with what they rest on, each once; all when there are none.
 
     Raises:
         CatalogError: there is no such projection.
     """
-    return [layout.catalog[name] for name in dict.fromkeys(names)] or list(layout.catalog)
+    chosen = [layout.catalog[name] for name in names] or list(layout.catalog)
+    return list({part.full_name: part for one in chosen for part in (*one.parts, one)}.values())
 
 
 def complete(command: Coroutine[Any, Any, int]) -> None:

@@ -181,7 +181,7 @@ class Track:
         self.spots: list[tuple[int, ...]] = []  # of each call
 
 
-PASSING = {"want", "placement", "stored", "confirmed", "failed", "overtaken", "outcome"}
+PASSING = {"want", "headers", "placement", "stored", "confirmed", "failed", "overtaken", "outcome"}
 """What an attempt has only for the present round, or only to tell afterwards."""
 KEPT = [field.name for field in fields(Attempt) if field.name not in PASSING]
 

@@ -13,7 +13,7 @@ PACKAGE = ROOT / "projections"
 
 PURE = {
     "errors", "asking", "keys", "texts", "buckets", "strategies", "version", "where", "declare", "identity", "entries",
-    "plan", "outcomes", "rows",
+    "plan", "outcomes", "rows", "embed", "references", "measures", "aggregate", "totals",
 }  # fmt: skip
 PURE_MAY_IMPORT = {
     "__future__", "abc", "base64", "collections", "copy", "dataclasses", "datetime", "decimal", "enum", "functools",

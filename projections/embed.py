@@ -1,0 +1,171 @@
+"""The hybrid model, declared: an item with copies of a few fields of the items it refers to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, TypeAlias
+
+from pydantic import BeforeValidator, Field, InstanceOf, model_validator
+
+from projections.declare import Declaration, PathField, Projection, SoftDelete, Source, Target, _field_path
+from projections.errors import AskError
+from projections.keys import Key, KeyValue, Owner, parse_path
+
+REF: Final = "ref"
+"""The partition key of a refs container: `<reference>|<entry id of the referenced item>`."""
+HEADER_ID: Final = "header"
+"""Of the document with the copied fields. Ids of back-references have a "~" in them."""
+# Read by id within a logical partition, and nothing else is asked for.
+REFS_INDEXING: Final[dict[str, Any]] = {
+    "indexingMode": "consistent",
+    "automatic": True,
+    "includedPaths": [{"path": "/ref/?"}],
+    "excludedPaths": [{"path": "/*"}],
+}
+
+
+def _paths(value: Any) -> tuple[str, ...]:
+    return tuple(map(_field_path, value if isinstance(value, list | tuple) else (value,)))
+
+
+Paths: TypeAlias = Annotated[tuple[str, ...], BeforeValidator(_paths)]
+
+
+class Reference(Declaration):
+    """Where an item says which other item it refers to, and what is copied from that one.
+
+    `id` is the path of the referenced item's id, with "*" for the elements of a list: "/authorId", "/authorIds/*",
+    "/authors/*/id". `key` has the paths of its partition key values, one a level, in the same way; None where the
+    referenced container is keyed by id. An absent, null or empty id is no reference.
+    """
+
+    source: Source  # the container of the referenced items
+    id: PathField
+    fields: Annotated[Paths, Field(min_length=1)]  # of the referenced item, copied with its id
+    key: Paths | None = None
+    deletes: SoftDelete | None = None  # of referenced items
+
+    @property
+    def many(self) -> bool:
+        return "*" in parse_path(self.id)
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The paths of the referenced item's partition key values in the embedding item."""
+        return (self.id,) if self.key is None else self.key
+
+    @model_validator(mode="after")
+    def _fits(self) -> Reference:
+        if self.key is None and self.source.key.paths != ("/id",):
+            paths = ", ".join(self.source.key.paths)
+            raise ValueError(
+                f"key: {self.source.container} is keyed {paths}; give the paths where an item has these values"
+            )
+        if len(self.keys) != len(self.source.key.paths):
+            raise ValueError(
+                f"key: {self.source.container} is keyed {', '.join(self.source.key.paths)}; give a path for each"
+            )
+        if parse_path(self.id).count("*") > 1:
+            raise ValueError("id: at most one list on the way")
+        return self
+
+
+@dataclass(frozen=True)
+class RefKey:
+    """The key of what is kept about one referenced item."""
+
+    reference: str
+
+    paths = (f"/{REF}",)
+    inputs: tuple[str, ...] = ()
+    copied: tuple[str, ...] = ()
+
+    def values(self, item: Mapping[str, Any], owner: Owner) -> tuple[Any, ...]:
+        # stored; change with a version
+        return (f"{self.reference}|{owner.entry_id}",)
+
+    def stored(self, values: Sequence[KeyValue]) -> dict[str, KeyValue]:
+        return {REF: values[0]}
+
+    def ask(self, *values: Any) -> list[Key]:
+        raise AskError("what is kept about references is not looked up")
+
+
+class Embed(Projection):
+    """The item, and under the name of each reference a copy of fields of the item it refers to.
+
+    Where the reference's `id` has "*" that is a list of copies, in the order of the item's list. When a referenced item
+    changes, every entry with a copy of it is brought up to date: the fan-out.
+    """
+
+    references: Annotated[dict[str, InstanceOf[Reference]], Field(min_length=1)]
+    include: tuple[PathField, ...] | None = None  # the item's own fields to copy; all when None
+    exclude: tuple[PathField, ...] = ()
+    fan_out_ru_per_second: float | None = Field(default=None, gt=0)  # that a fan-out may use; None: no cap
+    fan_out_warning: int = Field(default=10_000, ge=1)  # entries of one referenced item, above which there is a warning
+
+    @model_validator(mode="after")
+    def _fits(self) -> Embed:
+        if self.include is not None and self.exclude:
+            raise ValueError("give include or exclude, not both")
+        if self.placement == "append_only":
+            raise ValueError("placement: back-references have to be removed; use tracked")
+        for name, reference in self.references.items():
+            if not name or name in ("id", "ttl") or name.startswith("_") or "/" in name or "|" in name:
+                raise ValueError(f"references: copies cannot be kept under {name!r}; choose another name")
+            taken = {parse_path(path)[0] for path in (reference.id, *reference.keys)}
+            if name in taken and self.include is None and f"/{name}" not in self.exclude:
+                raise ValueError(f"references: the item itself has /{name}; choose another name, or exclude it")
+            if any(parse_path(path)[0] == name for path in self.key.paths):
+                raise ValueError(f"references: {name} is where the key is kept; choose another name")
+        return self
+
+    @property
+    def refs_container(self) -> str:
+        """The refs container's name: headers and back-references."""
+        return f"{self.container}-refs"
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        return (self.source, *(reference.source for reference in self.references.values()))
+
+    @property
+    def parts(self) -> tuple[Header, ...]:
+        return tuple(Header.of(self, name) for name in self.references)
+
+
+class Header(Projection):
+    """What keeps the headers of one reference: a part of an Embed, with a feed and checkpoints of its own."""
+
+    key: Any
+    embed: InstanceOf[Embed]
+    reference: str
+
+    @staticmethod
+    def of(embed: Embed, name: str) -> Header:
+        reference = embed.references[name]
+        return Header(
+            name=f"{embed.name}.{name}",
+            source=reference.source,
+            key=RefKey(name),
+            embed=embed,
+            reference=name,
+            version=embed.version,
+            target=Target(database=embed.target.database, throughput=embed.target.throughput, indexing=REFS_INDEXING),
+            deletes=reference.deletes,
+            ttl="ignore",
+            parked="keep",
+            deadletter_payload=embed.deadletter_payload,
+            ru_per_second=embed.ru_per_second,
+            alarm_after=embed.alarm_after,
+            placement="append_only",
+        )
+
+    @property
+    def container(self) -> str:
+        return self.embed.refs_container
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        return self.embed.references[self.reference].fields

@@ -1,0 +1,72 @@
+"""The writers of an Embed: one for the entries, one for the headers of each reference (design 8).
+
+An entry is a function of its item and of the headers of the items it refers to. Whatever an input is, the same protocol
+holds: read it, write the entry under conditions, then look whether the input has moved on. A header is written before
+its fan-out begins, and a back-reference before the entry it stands for. So either the writer of the entry sees the
+newer header when it looks again, or the fan-out finds the back-reference and has the entry made anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from projections.batches import Write
+from projections.embed import Embed
+from projections.entries import State
+from projections.errors import ItemError
+from projections.fanout import Jobs
+from projections.identity import Place
+from projections.references import HeaderState, uses
+from projections.writer import Attempt, Writer
+
+
+class EmbedWriter(Writer):
+    """Keeps entries with copies."""
+
+    async def _read_inputs(self, attempts: list[Attempt]) -> None:
+        headers = await self._headers(attempts)
+        for attempt in attempts:
+            attempt.headers = {place.key.values[0]: headers.get(place) for place in self._header_places(attempt.state)}  # type: ignore[misc]
+
+    async def _still_present(self, attempts: list[Attempt]) -> list[Attempt]:
+        """Those of which the source's state and every header are what the entry was made from."""
+        same = await super()._still_present(attempts)
+        read_at = self._monotonic()
+        headers = await self._headers(same)
+        unmoved = []
+        for attempt in same:
+            now = {place: headers.get(place) for place in self._header_places(attempt.state)}
+            if all(_same(attempt.headers.get(str(place.key.values[0])), header) for place, header in now.items()):
+                unmoved.append(attempt)
+            else:
+                attempt.again(attempt.state, read_at)
+        return unmoved
+
+    async def _headers(self, attempts: Iterable[Attempt]) -> dict[Place, HeaderState]:
+        places = {place for attempt in attempts for place in self._header_places(attempt.state)}
+        found = await self._read(places)
+        return {place: HeaderState.of(document, self._rules.reserved) for place, document in found.items()}
+
+    def _header_places(self, state: State) -> list[Place]:
+        assert isinstance(self._projection, Embed)
+        if state.item is None:
+            return []
+        try:
+            return list(dict.fromkeys(use.header for use in uses(self._projection, state.item)))
+        except ItemError:
+            return []  # it is going to be parked for that
+
+
+def _same(one: HeaderState | None, other: HeaderState | None) -> bool:
+    """A header that was written again with nothing new in it makes no other entry."""
+    return (one and one.copy) == (other and other.copy)
+
+
+class HeaderWriter(Writer):
+    """Keeps the headers of one reference. Before one is written, it is on record that its fan-out is due."""
+
+    jobs: Jobs
+
+    async def _write_entries(self, writes: list[tuple[Attempt, Write]]) -> None:
+        await self.jobs.begin([attempt.identity for attempt, _ in writes])
+        await super()._write_entries(writes)
