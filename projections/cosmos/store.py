@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import re
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
-from typing import Any, Final, cast
+from collections.abc import AsyncIterator, Collection, Coroutine, Mapping, Sequence
+from typing import Any, Final, TypeVar, cast
 
 from aiohttp import ClientError
 from azure.core import MatchConditions
@@ -16,6 +15,7 @@ from azure.cosmos.exceptions import CosmosBatchOperationError, CosmosResourceNot
 from projections.cosmos.arguments import argument, batched, feed_scope
 from projections.cosmos.containers import create, described, throughput
 from projections.cosmos.errors import calling, refused, translate
+from projections.cosmos.reads import AWKWARD, by_ids, divided
 from projections.declare import Throughput
 from projections.errors import FatalError, MissingContainerError
 from projections.identity import Place
@@ -35,8 +35,10 @@ from projections.store import (
     Upsert,
 )
 
-AWKWARD: Final = re.compile(r"[/\\?#%\t\r\n]|\s$")
-"""Ids that other clients can store, but that do not survive in an address (case 7)."""
+T = TypeVar("T")
+
+SIDE_BY_SIDE: Final = 16
+"""Calls of one bulk read that are under way at a time, beside the SDK's own."""
 
 
 class CosmosStore:
@@ -74,10 +76,12 @@ class CosmosStore:
 
     async def read(self, container: Container, places: Collection[Place]) -> dict[Place, Document]:
         proxy, paths = await self._open(container)
-        plain = [place for place in places if _is_plain(place)]
-        odd = [place for place in places if place not in set(plain)] if len(plain) < len(places) else []
-        documents = list(await calling(proxy.read_items([(p.id, argument(p.key)) for p in plain]))) if plain else []
-        documents += [found for place in odd if (found := await self._read_one(container, proxy, place)) is not None]
+        reads = divided(places, paths)
+        bulk = [(place.id, argument(place.key)) for place in reads.bulk]
+        documents = list(await calling(proxy.read_items(bulk))) if bulk else []
+        others = [self._read_ids(container, key, ids) for key, ids in reads.queries]
+        others += [self._read_one(container, proxy, place) for place in reads.single]
+        documents += [document for found in await _side_by_side(others) for document in found]
         # facts.md 24: the SDK leaves out what is missing and orders by id alone
         names = [parse_path(path) for path in paths]
         at_place: dict[Place, Document] = {
@@ -85,17 +89,19 @@ class CosmosStore:
         }
         return {place: at_place[place] for place in places if place in at_place}
 
-    async def _read_one(self, container: Container, proxy: ContainerProxy, place: Place) -> Document | None:
-        """The SDK's bulk read takes 1 for true and null for a missing level, so keys with those are read singly."""
+    async def _read_ids(self, container: Container, key: Key, ids: Sequence[str]) -> list[Document]:
+        text, parameters = by_ids(ids)
+        return [document async for page in self.query(container, text, parameters, key) for document in page]
+
+    async def _read_one(self, container: Container, proxy: ContainerProxy, place: Place) -> list[Document]:
         if AWKWARD.search(place.id):
-            pages = self.query(container, "SELECT * FROM c WHERE c.id = @id", {"@id": place.id}, place.key)
-            return next(iter([document async for page in pages for document in page]), None)
+            return await self._read_ids(container, place.key, [place.id])
         try:
-            return dict(await proxy.read_item(place.id, partition_key=argument(place.key)))
+            return [dict(await proxy.read_item(place.id, partition_key=argument(place.key)))]
         except CosmosResourceNotFoundError as error:
             if error.sub_status not in (0, None):
                 raise translate(error) from error
-            return None
+            return []
         except (AzureError, ClientError, OSError) as error:
             raise translate(error) from error
 
@@ -218,8 +224,19 @@ class CosmosStore:
         )
 
 
-def _is_plain(place: Place) -> bool:
-    return all(type(v) in (str, int, float) for v in place.key.values) and not AWKWARD.search(place.id)
+async def _side_by_side(calls: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
+    """The answers of calls, a few of which are under way at a time; all are at their end, also when one has failed."""
+    gate = asyncio.Semaphore(SIDE_BY_SIDE)
+
+    async def at_its_turn(call: Coroutine[Any, Any, T]) -> T:
+        async with gate:
+            return await call
+
+    answers = await asyncio.gather(*map(at_its_turn, calls), return_exceptions=True)
+    for answer in answers:
+        if isinstance(answer, BaseException):
+            raise answer
+    return cast(list[T], answers)
 
 
 async def _list(pages: Any) -> list[Any]:

@@ -102,6 +102,39 @@ async def test_levels_of_a_hierarchical_key_do_not_shift(store: Store, database:
         await store.write(container, key, [Delete("same", found[Place("same", key)]["_etag"])])
 
 
+PATHS = [
+    ("/a/b",), ("/order",), ("/a-b",), ("/a b",), ("/value", "/x/y"), ("/tenant", "/user"),
+    ("/tenant", "/order", "/id"), ("/id",), ("/ключ",),
+]  # fmt: skip
+
+
+def laid(path: str, value: Any) -> dict[str, Any]:
+    """A document with a value at a path."""
+    name, _, rest = path[1:].partition("/")
+    return {name: laid(f"/{rest}", value) if rest else value}
+
+
+@pytest.mark.parametrize("paths", PATHS, ids=" ".join)
+async def test_any_number_of_places_is_read_whatever_the_key_is_called(
+    store: Store, database: str, paths: tuple[str, ...]
+) -> None:
+    container = Container(database, "named")
+    await store.create_container(Description(container, paths))
+    places = []
+    for id_ in "123":
+        for value in "xy":
+            key = Key.of(*(id_ if path == "/id" else value for path in paths))
+            places.append(Place(id_, key))
+            document = {name: v for path, at_path in zip(paths, key.values, strict=True)
+                        for name, v in laid(path, at_path).items()} | {"id": id_, "mine": value}  # fmt: skip
+            await store.write(container, key, [Upsert(document)])
+    of_one_key = [place for place in places if place.key == places[0].key]
+    for asked in (places[:1], of_one_key, places[:2], places):
+        found = await store.read(container, [*asked, Place("none", asked[0].key)])
+        assert list(found) == list(dict.fromkeys(asked))
+        assert all(document["id"] == place.id for place, document in found.items())
+
+
 async def test_create_is_refused_where_something_is(store: Store, container: Container) -> None:
     await put(store, container, "1")
     error = await refused(store, container, A, Create({"id": "1", "k": "a"}))
