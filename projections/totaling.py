@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 
 from projections.aggregate import CONTRIBUTION, Aggregate
 from projections.batches import MAX_OPERATIONS, Write, together
-from projections.errors import FatalError, ItemError, TransientError
+from projections.errors import ConflictError, ItemError, TransientError
 from projections.identity import Place
 from projections.keys import Key
 from projections.measures import Max, Measure
@@ -76,18 +76,23 @@ class AggregateWriter(Writer):
         tries = 0
         while part:
             others = await self._others(key, part)
-            refused = await self._send(key, part, others) if others else None
-            if others and refused is None:
+            if not others:
+                self._heed(part, [ConflictError("what was read is outdated")] * len(part))
                 return
-            if refused is None or (refused.index >= len(part) and not isinstance(refused.cause, ItemError)):
-                tries += 1
-                await self._wait(key, tries, seen=bool(others))
-            elif isinstance(refused.cause, ItemError) and len(part) > 1:  # who is to blame comes out alone
+            refused = await self._send(key, part, others)
+            if refused is None:
+                return
+            if isinstance(refused.cause, ItemError) and len(part) > 1:  # who is to blame comes out alone
                 half = len(part) // 2
                 await self._write_part(key, part[:half])
                 part = part[half:]
-            else:
+            elif isinstance(refused.cause, ItemError) or refused.index < len(part):
                 self._heed([part.pop(min(refused.index, len(part) - 1))], [refused.cause])
+            else:  # somebody else has changed the total: it is better for both if they take turns
+                tries += 1
+                if tries == MOST_TRIES:
+                    raise TransientError(f"the total of {key} is being changed faster than it can be read")
+                await self._sleep(min(1.0, 0.01 * 2**tries) * random.random())
 
     async def _send(self, key: Key, part: Sequence[Own], others: Sequence[Operation]) -> WriteError | None:
         try:
@@ -96,29 +101,17 @@ class AggregateWriter(Writer):
             return error
         return None
 
-    async def _wait(self, key: Key, tries: int, *, seen: bool) -> None:
-        """Somebody else has changed the total. It is better for both if they take turns."""
-        if tries < MOST_TRIES:
-            await self._sleep(min(1.0, 0.01 * 2**tries) * random.random())
-        elif seen:
-            raise TransientError(f"the total of {key} is being changed faster than it can be read")
-        else:
-            raise FatalError(
-                f"the total of {key} is not what its contributions come to",
-                hint="somebody else has written to the target: raise the projection's version to build it anew",
-            )
-
     # what is written along
 
     async def _others(self, key: Key, part: Sequence[Own]) -> list[Operation]:
-        """Writes of the total and of distinct values. Nothing where what was read does not fit the changes: yet."""
+        """Writes of the total and of distinct values. None where what is taken back is in them no more, or not yet."""
         changes = [_change(own) for own in part]
         by = moved(self._measures, changes)
         found = await self._read_group(key, [TOTAL_ID, *map(value_id, by)])
         total = Total.from_stored(found[TOTAL_ID], self._reserved) if TOTAL_ID in found else NOTHING
         before = {v: found[value_id(v)][self._reserved]["contributions"] for v in by if value_id(v) in found}
         if taken_back(changes) > total.contributions or any(before.get(v, 0) + by[v] < 0 for v in by):
-            return []  # a replica lags behind
+            return []
         alone = taken_back(changes) == total.contributions
         extremes = {
             name: [] if alone else await self._next_extremes(key, name, part)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from projections.batches import Write
+from projections.keys import Key
 from projections.plan import Confirm, Rearrange
-from projections.store import Container, Delete
+from projections.store import Container, Delete, Operation, Upsert, WriteError
+from projections.totaling import AggregateWriter, Own
 from projections.writer import Attempt, Writer
 from tests.simulation.tracks import ANY
 
@@ -108,3 +110,43 @@ class Careless(Writer):
             for attempt, _ in writes:
                 attempt.failed = True
         return results
+
+
+class Apart(AggregateWriter):
+    """Writes the total in a batch of its own, after the contributions."""
+
+    async def _send(self, key: Key, part: Sequence[Own], others: Sequence[Operation]) -> WriteError | None:
+        return await super()._send(key, part, ()) or await super()._send(key, (), others)
+
+
+class Overwriting(AggregateWriter):
+    """Writes the total whatever is there."""
+
+    async def _others(self, key: Key, part: Sequence[Own]) -> list[Operation]:
+        return [
+            operation if isinstance(operation, Delete) else Upsert(operation.document)
+            for operation in await super()._others(key, part)
+        ]
+
+
+class Premature(AggregateWriter):
+    """Looks for the next extreme before it reads the total that is to keep it from changing."""
+
+    async def _others(self, key: Key, part: Sequence[Own]) -> list[Operation]:
+        self._early = {name: await super(Premature, self)._next_extremes(key, name, part) for name in self._measures}
+        return await super()._others(key, part)
+
+    async def _next_extremes(self, key: Key, name: str, part: Sequence[Own]) -> list[Any]:
+        return self._early[name]
+
+
+class Assuming(AggregateWriter):
+    """Takes for granted that what it read of a contribution is still there."""
+
+    async def _send(self, key: Key, part: Sequence[Own], others: Sequence[Operation]) -> WriteError | None:
+        return await super()._send(key, [(attempt, _assumed(write)) for attempt, write in part], others)
+
+
+def _assumed(write: Write) -> Write:
+    operation = write.operation
+    return write if isinstance(operation, Delete) else replace(write, operation=Upsert(operation.document))

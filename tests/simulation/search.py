@@ -26,9 +26,11 @@ from itertools import count
 from struct import Struct
 from typing import Any, TypeAlias
 
+from projections.aggregate import Aggregate
 from projections.plan import placement_from
-from tests.simulation.states import LETTERS, SOURCE, STATE, TARGET, History, bare, rebuilt
+from tests.simulation.states import LETTERS, SOURCE, STATE, TARGET, History, bare, rebuilt, summed
 from tests.simulation.tracks import DEAD, DONE, IDLE, Looked, Track, Workers
+from tests.totals import torn
 
 Position: TypeAlias = tuple[int, ...]
 """Numbers: of the source's states, of what the spots hold, of the states that the owner was given last, whether anybody
@@ -83,6 +85,7 @@ class Search:
         self._moves: dict[tuple[int, int, int], list[tuple[int, Move]]] = {}
         self._outdated: dict[tuple[int, frozenset[int]], int] = {}
         self._verdicts: dict[Any, str | None] = {}
+        self._torn: dict[int, str | None] = {}
 
     def run(self, at_most: int | None = None, seconds: float | None = None) -> Found:
         """Visit every position that can be reached, unless there are too many."""
@@ -244,6 +247,10 @@ class Search:
     def _check(self, position: Position) -> str | None:
         """What is wrong where all have finished, or None."""
         _, world, given, killed, *tracks = position
+        if world not in self._torn:
+            self._torn[world] = self._is_torn(self._worlds[world])
+        if self._torn[world]:
+            return self._torn[world]
         if tracks[-1] != DONE or self._sources[given] != self._last or max(tracks) > DEAD:
             return None
         if (world, killed) not in self._verdicts:
@@ -251,6 +258,16 @@ class Search:
             wrong = None if killed else self._wrong(spots)
             self._verdicts[world, killed] = wrong or self._wrong(self._audited(spots), " after audit")
         return self._verdicts[world, killed]
+
+    def _is_torn(self, spots: tuple[int, ...]) -> str | None:
+        """Totals are what contributions come to, whatever anybody is about to do."""
+        projection = self._workers.rules.projection
+        if not isinstance(projection, Aggregate):
+            return None
+        held = zip(self._workers.spots, spots, strict=True)
+        return torn(
+            projection, {place: self._workers.documents[n] or {} for (c, place), n in held if n and c == TARGET}
+        )
 
     def _entries(self, position: Position) -> int:
         """How many entries there are."""
@@ -282,10 +299,12 @@ class Search:
         records = [placement_from({**doc, "_etag": ""}) for (c, _), doc in found.items() if doc and c == STATE]
         letters = {place.id for container, place in found if container == LETTERS}
         listed = {place for record in records for place in record.entries}
+        places = set(fresh)
+        fresh |= summed(self._workers.rules, [history.state(history.last) for history in self._histories])
         if target != fresh:
             return f"the target holds {target}, a fresh rebuild {fresh}{when}"
-        if listed != set(fresh):
-            return f"the records list {listed}, the target holds {set(fresh)}{when}"
+        if listed != places:
+            return f"the records list {listed}, the target holds {places}{when}"
         if letters != parked or {record.identity.entry_id for record in records if record.parked} != parked:
             return f"there are dead letters of {letters}, not of {parked}, or the records do not agree{when}"
         return None

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from projections.aggregate import Aggregate
 from projections.declare import Index, SoftDelete, Source
 from projections.entries import Rules, State, document, wanted
 from projections.errors import ItemError
 from projections.identity import Identity, Place
 from projections.keys import Key
+from projections.measures import Count, Distinct, Max, Measure, Sum, digest
 from projections.store import Container, Document
+from projections.totals import TOTAL_ID, value_id
 from projections.version import Version
+from tests.totals import totals
 
 NOW = 1_700_000_000
 SOURCE, TARGET, STATE, LETTERS = (Container("db", name) for name in ("source", "target", "state", "letters"))
@@ -40,11 +44,30 @@ EXPLODED = Rules(
     )
 )
 """Every element of /k has an entry under a key of its own."""
+
+
+def _totals(**measures: Measure) -> Rules:
+    return Rules(
+        Aggregate(
+            name="p",
+            source=Source(container="source", key="/s"),
+            key="/k",
+            measures=measures,
+            deletes=SoftDelete("/deleted"),
+            placement_buckets=1,
+        )
+    )
+
+
+ADDED = _totals(count=Count(), sum=Sum("/n"))
+COMPARED = _totals(most=Max("/v"))
+COUNTED = _totals(values=Distinct("/v"))
+"""Totals of the items under each key: what is added up, what is looked for when it leaves, what has documents."""
 CONTENTS: dict[str, dict[str, Any] | None] = {
-    "xa": {"k": "x", "v": "a"},
-    "xb": {"k": "x", "v": "b"},
-    "ya": {"k": "y", "v": "a"},
-    "yb": {"k": "y", "v": "b"},
+    "xa": {"k": "x", "v": "a", "n": 0.1},
+    "xb": {"k": "x", "v": "b", "n": 0.2},
+    "ya": {"k": "y", "v": "a", "n": 0.1},
+    "yb": {"k": "y", "v": "b", "n": 0.2},
     "[]": {"k": [], "v": "a"},
     "[x]": {"k": ["x"], "v": "a"},
     "[y]": {"k": ["y"], "v": "a"},
@@ -130,7 +153,25 @@ def places(rules: Rules, identity: Identity) -> list[Place]:
         item = made(identity.id, name, 0, "apart")
         if item is not None:
             found |= dict.fromkeys(rebuilt(rules, State(identity, Version.of(item, from_feed=False), item))[0])
-    return list(found)
+    return [*found, *_group_places(rules, {place.key for place in found})]
+
+
+def _group_places(rules: Rules, keys: Collection[Key]) -> list[Place]:
+    """Wherever there may be a total, or a distinct value."""
+    if not isinstance(rules.projection, Aggregate):
+        return []
+    ids = [TOTAL_ID]
+    for name, measure in rules.projection.measures.items():
+        if isinstance(measure, Distinct):
+            ids += [value_id((name, digest(value, measure.path))) for value in "ab"]
+    return [Place(id_, key) for key in sorted(keys, key=str) for id_ in ids]
+
+
+def summed(rules: Rules, states: Sequence[State]) -> dict[Place, Document]:
+    """The totals that there should be, and the documents of distinct values."""
+    if not isinstance(rules.projection, Aggregate):
+        return {}
+    return totals(rules.projection, [state.item for state in states if state.item and not rebuilt(rules, state)[1]])
 
 
 def rebuilt(rules: Rules, state: State) -> tuple[dict[Place, Document], bool]:
@@ -143,8 +184,9 @@ def rebuilt(rules: Rules, state: State) -> tuple[dict[Place, Document], bool]:
 
 
 def bare(doc: Document) -> Document:
-    """A document without its marks: what readers come for."""
-    return {name: value for name, value in doc.items() if not name.startswith("_")}
+    """A document without its marks: what readers come for. A total is all of it."""
+    marked = "hash" not in doc.get("_source", {"hash": ""})
+    return {name: value for name, value in doc.items() if not name.startswith("_") or (marked and name == "_source")}
 
 
 def canonical(doc: Document) -> str:

@@ -19,11 +19,12 @@ import asyncio
 import contextlib
 import json
 from collections import deque
-from collections.abc import Collection, Coroutine, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from enum import IntEnum
 from typing import Any, Final, TypeAlias
 
+from projections.aggregate import Aggregate
 from projections.deadletters import DeadLetters
 from projections.entries import Rules, State
 from projections.errors import ConflictError
@@ -31,6 +32,7 @@ from projections.identity import Place
 from projections.keys import Key
 from projections.memory import MemoryStore, _Data
 from projections.store import Container, Delete, Description, Document, WriteError
+from projections.totaling import AggregateWriter
 from projections.writer import Attempt, Places, Writer
 from tests.simulation.states import KEYS, LETTERS, NOW, RULES, SOURCE, STATE, TARGET, History, canonical, made, places
 
@@ -51,6 +53,8 @@ class Call:
 
     def spots(self) -> list[Spot]:
         """What it reads, or writes to."""
+        if self.name == "query":
+            return []
         if self.name == "read":
             return [(self.container, place) for place in self.arguments[0]]
         key, operations = self.arguments
@@ -58,6 +62,8 @@ class Call:
         return [(self.container, Place(id_, key)) for id_ in ids]
 
     def __str__(self) -> str:
+        if self.name == "query":
+            return f"query {self.container.name}: {self.arguments[0]} {self.arguments[1]}"
         what = [(place.id[0], place.key.text) for place in self.arguments[0]] if self.name == "read" else [
             (type(o).__name__, {k: v for k, v in getattr(o, "document", {}).items() if k not in ("id", "pk", "source")})
             for o in self.arguments[1]
@@ -73,6 +79,7 @@ class Answer:
     etags: tuple[str | None, ...]
     documents: tuple[int, ...] = ()
     refused: int | None = None
+    rows: str = "[]"  # of a query
 
     def outdated(self, spots: Collection[int]) -> Answer:
         """The same after somebody wrote there."""
@@ -157,6 +164,12 @@ class Script:
     async def write(self, container: Container, key: Key, operations: Any) -> list[str | None]:
         result: list[str | None] = await self._ask(Call("write", container, (key, tuple(operations))))
         return result
+
+    async def query(
+        self, container: Container, text: str, parameters: Mapping[str, Any], key: Key
+    ) -> AsyncIterator[list[Any]]:
+        assert not parameters
+        yield await self._ask(Call("query", container, (key, text)))
 
 
 class Stage(IntEnum):
@@ -269,9 +282,14 @@ class Round:
             if self.stage is Stage.WRITING:
                 record = attempt.placement
                 own.append(record and (record.etag, record.parked, record.version.etag))
-                own += [frozenset(attempt.stored), repr(decisions.get(id(attempt)))]
+                own += [frozenset(attempt.stored), repr(decisions.get(id(attempt))), self._taken_back(attempt)]
             seen.append(tuple(own))
         return self.stage, tuple(seen)
+
+    def _taken_back(self, attempt: Attempt) -> frozenset[str]:
+        """Of an Aggregate what is stored matters beyond its hash: it is taken out of totals."""
+        totals = isinstance(self.writer, AggregateWriter)
+        return frozenset(canonical(dict(stored.document)) for stored in attempt.stored.values() if totals)
 
     def leave(self) -> None:
         self.task.cancel()
@@ -295,10 +313,10 @@ class Workers:
     """Runs writers of one kind on some items, and remembers what they do."""
 
     def __init__(
-        self, rules: Rules = RULES, writer: type[Writer] = Writer, ids: str = "i", *, merging: bool = True
+        self, rules: Rules = RULES, writer: type[Writer] | None = None, ids: str = "i", *, merging: bool = True
     ) -> None:
         self.rules = rules
-        self._writer = writer
+        self._writer = writer or (AggregateWriter if isinstance(rules.projection, Aggregate) else Writer)
         self._merging = merging
         self._loop = Loop()
         self.items = [History((), id=id_).identity for id_ in ids]
@@ -319,7 +337,7 @@ class Workers:
         self._steps: dict[Any, int] = {}
 
     def _number(self, container: Container, place: Place) -> None:
-        self.numbers[container, place] = len(self.numbers)
+        self.numbers.setdefault((container, place), len(self.numbers))  # items share totals
 
     # documents
 
@@ -403,6 +421,9 @@ class Workers:
 
     def _spots(self, call: Call) -> tuple[int, ...]:
         """The numbers of a call's spots; of the source, those of items."""
+        if call.name == "query":
+            key = call.arguments[0]
+            return tuple(n for (container, place), n in self.numbers.items() if (container, place.key) == (TARGET, key))
         if call.container == SOURCE:
             ids = [identity.id for identity in self.items]
             return tuple(ids.index(place.id) for _, place in call.spots())
@@ -418,6 +439,8 @@ class Workers:
             return WriteError(answer.refused, ConflictError("refused"))
         if call.name == "write":
             return list(answer.etags)
+        if call.name == "query":
+            return json.loads(answer.rows)
         return {
             place: {**(self.documents[number] or {}), "_etag": etag, "_ts": NOW}
             for place, number, etag in zip(call.arguments[0], answer.documents, answer.etags, strict=True)
@@ -432,6 +455,11 @@ class Workers:
         None: nothing was written.
         """
         call, spots = track.calls[which], track.spots[which]
+        if call.name == "query":
+            key, text = call.arguments
+            held = [(self.spots[n][1], self.documents[number]) for n, number in zip(spots, documents, strict=True)]
+            rows = anext(_store(call.container, *zip(*held, strict=True)).query(call.container, text, {}, key))
+            return self.after(track, which, Answer((), (), rows=json.dumps(at_once(rows)))), None
         if call.name == "read":
             answer = Answer(spots, tuple(PRESENT if number else None for number in documents), documents)
             return self.after(track, which, answer), None
@@ -463,10 +491,10 @@ def _unguarded(operation: Any) -> Any:
     return Delete(operation.id, PRESENT) if isinstance(operation, Delete) and operation.etag == ANY else operation
 
 
-def at_once(call: Coroutine[Any, Any, Any]) -> Any:
-    """The result of a coroutine that waits for nothing."""
+def at_once(call: Any) -> Any:
+    """The result of what is awaited and waits for nothing."""
     try:
-        call.send(None)
+        call.__await__().send(None)
     except StopIteration as stop:
         return stop.value
     raise AssertionError("the memory store waited")
