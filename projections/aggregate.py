@@ -77,9 +77,26 @@ class Aggregate(Projection):
         return tuple(level for level in self.levels if isinstance(level, Suffixed))
 
     @property
+    def indexing(self) -> dict[str, Any]:
+        """The target's indexing policy: what totals are found and sorted by, and what the worker itself asks for."""
+        asked = [*map(_indexed, self.key.paths), *(f"/{name}" for name in (*self.measures, EXPIRES))]
+        asked += [f"/{CONTRIBUTION}/{name}" for name in self.extremes]
+        return {
+            "indexingMode": "consistent",
+            "automatic": True,
+            "includedPaths": [{"path": f"{path}/?"} for path in asked],
+            "excludedPaths": [{"path": "/*"}],
+        }
+
+    @property
     def extremes(self) -> tuple[str, ...]:
         """The measures that are looked for in order."""
         return tuple(name for name, measure in self.measures.items() if isinstance(measure, Extreme))
+
+
+def _indexed(path: str) -> str:
+    """As an indexing policy has it."""
+    return "".join(f"/{name}" if NAME.fullmatch(name) else f'/"{name}"' for name in parse_path(path))
 
 
 def _constant(level: Level) -> tuple[str, ...]:

@@ -279,6 +279,7 @@ class TriggeredWorker:
         store = PatientStore(await self._opened(), self._patience(self._work))
         drain = Drain(Deferred(store, self.layout.deadletters, projection.full_name, self._now), engine)
         report = await drain.run(stop=stop)
+        report.tally.add(await engine.sweep(stop))
         if report.tally.total or not report.finished:
             fields = {"projection": projection.full_name, "reason": report.reason}
             log.info("drained", extra={**fields, **report.tally.to_stored()})

@@ -7,9 +7,11 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from projections.aggregate import Aggregate
 from projections.declare import Projection
 from projections.entries import Rules, State, wanted
 from projections.errors import AskError, CatalogError, ItemError, SkippedError
+from projections.groups import totals
 from projections.identity import Identity, Place
 from projections.keys import Key, at, parse_path
 from projections.merging import Merged, Sorting
@@ -17,6 +19,7 @@ from projections.metering import Cost, measured
 from projections.provision import Layout
 from projections.store import Document, Rows, Store
 from projections.version import Version
+from projections.waiting import Waiting, Written
 
 PAGE_SIZE: Final = 100
 """Entries a page, unless said otherwise."""
@@ -70,6 +73,9 @@ class Lookup:
             MissingContainerError: the target, or for `source` and `fresh` the source, does not exist.
         """
         with measured() as cost:
+            if isinstance(self._projection, Aggregate):
+                special = source or fresh or page_size is not None or token is not None
+                return _found(cost, await self._totals(self._projection, values, order_by, descending, special))
             merged = await self._merged(values, order_by, descending, token)
             return await self._page(merged, _size(page_size), source, fresh, cost)
 
@@ -83,7 +89,15 @@ class Lookup:
         page_size: int = PAGE_SIZE,
         token: str | None = None,
     ) -> AsyncIterator[Found]:
-        """Like `entries`, page by page to the end, in memory that stays flat. Any page's token takes it up again."""
+        """Like `entries`, page by page to the end, in memory that stays flat. Any page's token takes it up again.
+
+        The totals of an Aggregate are one page.
+        """
+        if isinstance(self._projection, Aggregate):
+            yield await self.entries(
+                *values, source=source, fresh=fresh, order_by=order_by, descending=descending, token=token
+            )
+            return
         merged = await self._merged(values, order_by, descending, token)
         while True:
             with measured() as cost:
@@ -92,17 +106,43 @@ class Lookup:
             if found.token is None:
                 return
 
+    async def _totals(
+        self, projection: Aggregate, values: Sequence[Any], order_by: str | None, descending: bool, special: bool
+    ) -> list[Document]:
+        if special:
+            raise self._named(
+                AskError(
+                    "a total follows from many items, and the totals under a key are read at once",
+                    hint="ask without source, fresh, page_size and token",
+                )
+            )
+        keys, sorting = await self._asked(values, order_by, descending)
+        target, reserved = self._layout.target(projection), self._layout.catalog.reserved
+        found = await totals(self._store, target, projection, keys, reserved)
+        return found if sorting is None else sorted(found, key=sorting.rank)
+
     async def _merged(self, values: Sequence[Any], order_by: str | None, descending: bool, token: str | None) -> Merged:
         target = self._layout.target(self._projection)
 
         def ask(key: Key, text: str, after: str | None, size: int | None) -> AsyncIterator[Rows]:
             return self._store.query(target, text, {}, key, after=after, page_size=size)
 
+        keys, sorting = await self._asked(values, order_by, descending)
         try:
-            sorting = Sorting(order_by, descending) if order_by is not None else None
-            return Merged(ask, self._projection.key.ask(*values), sorting, token)
+            return Merged(ask, keys, sorting, token)
+        except AskError as error:
+            raise self._named(error) from None
+
+    async def _asked(
+        self, values: Sequence[Any], order_by: str | None, descending: bool
+    ) -> tuple[list[Key], Sorting | None]:
+        """The keys to ask for, and the order."""
+        sorting = Sorting(order_by, descending) if order_by is not None else None
+        try:
+            parse_path(order_by or "/id")
+            return self._projection.key.ask(*values), sorting
         except SkippedError as error:
-            ranges = len(await self._store.feed_ranges(target))
+            ranges = len(await self._store.feed_ranges(self._layout.target(self._projection)))
             error.message += f"; at present there {'is 1' if ranges == 1 else f'are {ranges}'}"
             raise self._named(error) from None
         except CatalogError as error:
@@ -113,6 +153,18 @@ class Lookup:
     def _named(self, error: AskError) -> AskError:
         error.projection = self._projection.name
         return error
+
+    async def wait_for(self, written: Written, *, timeout: float = 10.0) -> None:
+        """Wait until a write to the source has been passed: what is read then follows from it, or from a newer state.
+
+        `written` is the session token that the write's answer had (`x-ms-session-token`), the item as the store gave
+        it back, or its Identity: then everything counts that was written to its logical partition so far.
+
+        Raises:
+            AskError: this does not say which write.
+            BehindError: not within `timeout` seconds; it says how far behind the projection is.
+        """
+        await Waiting(self._store, self._layout, self._projection).until(written, timeout)
 
     async def _page(self, merged: Merged, size: int | None, source: bool, fresh: bool, cost: Cost) -> Found:
         entries = await merged.page(size)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from abc import ABC, abstractmethod
 from base64 import b32encode
 from collections.abc import Collection, Mapping, Sequence
@@ -118,7 +117,7 @@ class Sum(Measure):
 
     def changed(self, state: Any, old: Sequence[Any], new: Sequence[Any]) -> Any:
         # stored; change with a version
-        return added([*_read([state or "0"]), *(-value for value in _read(old)), *_read(new)])
+        return added([*_read([state or "0"]), *_taken(_read(old)), *_read(new)])
 
     def shown(self, state: Any) -> Shown:
         return plain_number(state or "0")
@@ -148,7 +147,7 @@ class Avg(Measure):
         before = state or {"sum": "0", "count": 0}
         sums = [before["sum"], *(value["sum"] for value in new)]
         count = before["count"] - sum(value["count"] for value in old) + sum(value["count"] for value in new)
-        left = added([*_read(sums), *(-value for value in _read([value["sum"] for value in old]))])
+        left = added([*_read(sums), *_taken(_read([value["sum"] for value in old]))])
         return {"sum": left, "count": count} if count else None
 
     def shown(self, state: Any) -> Shown:
@@ -297,7 +296,7 @@ def digest(value: Any, path: str) -> str:
 
 
 def _finite(value: Any, path: str) -> None:
-    if (isinstance(value, float) and not math.isfinite(value)) or abs(value) > LARGEST:
+    if not abs(value) <= (1e100 if isinstance(value, float) else LARGEST):  # NaN is not, either
         raise ItemError(f"{path} is no number to reckon with: it is beyond 1e100", path=path, hint="mend the item")
 
 
@@ -331,3 +330,7 @@ def plain_number(text: str) -> int | float:
 
 def _read(texts: Sequence[str]) -> list[Decimal]:
     return [Decimal(text) for text in texts]
+
+
+def _taken(values: Sequence[Decimal]) -> list[Decimal]:
+    return [value.copy_negate() for value in values]  # -value would round it to 28 digits

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 
+from projections.aggregate import Aggregate
 from projections.deadletters import DeadLetters
 from projections.declare import Catalog, Projection
 from projections.embed import Embed
@@ -78,8 +79,11 @@ def own(layout: Layout) -> Iterator[Description]:
 def target(layout: Layout, projection: Projection) -> Description:
     """The target container of a projection, as declared."""
     declared = projection.target
+    indexing = declared.indexing
+    if isinstance(projection, Aggregate) and indexing is None:
+        indexing = projection.indexing
     return Description(
-        layout.target(projection), projection.key.paths, declared.default_ttl, declared.indexing, declared.unique_keys,
+        layout.target(projection), projection.key.paths, declared.default_ttl, indexing, declared.unique_keys,
         declared.throughput,
     )  # fmt: skip
 
@@ -185,7 +189,8 @@ def target_problems(found: Description, projection: Projection, source: Descript
 
 def expiry_problems(found: Description, projection: Projection, source: Description) -> Iterator[UnsafeError]:
     """What about an existing target would let entries live too long, or not long enough."""
-    if projection.ttl == "mirror" and source.default_ttl is not None and found.default_ttl is None:
+    stays = isinstance(projection, Aggregate)  # nothing in its target expires by itself
+    if not stays and projection.ttl == "mirror" and source.default_ttl is not None and found.default_ttl is None:
         yield UnsafeError(
             f"target {found.container} has expiry off, so entries would outlive the items that expire in the source",
             projection=projection.name,

@@ -14,9 +14,8 @@ from typing import Any, Final, TypeAlias
 
 from projections.aggregate import CONTRIBUTION, Aggregate
 from projections.errors import ItemError
-from projections.keys import Key, parse_path
+from projections.keys import parse_path
 from projections.measures import MOST_VALUES, Distinct, Item, LostExtremeError, Measure
-from projections.strategies import Suffixed
 
 TOTAL_ID: Final = "total"
 """Of the document with a group's totals. Ids of entries have a "~" in them."""
@@ -177,9 +176,3 @@ def contributed(document: Mapping[str, Any]) -> Contribution:
     """The contribution in a stored entry, or in one to be."""
     found: Contribution = document[CONTRIBUTION]
     return found
-
-
-def logical(projection: Aggregate, key: Key) -> Key:
-    """The group's key without the suffixes of its shards."""
-    levels = zip(projection.levels, key.values, strict=True)
-    return Key.of(*(str(v).rpartition(level.separator)[0] if isinstance(level, Suffixed) else v for level, v in levels))

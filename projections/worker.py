@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -26,6 +27,7 @@ from projections.pace import PacedStore
 from projections.provision import Layout, check
 from projections.states import fresh, present
 from projections.store import Document, Page, Store
+from projections.sweep import Sweep
 from projections.totaling import AggregateWriter
 from projections.version import Version
 from projections.writer import Places, Writer
@@ -36,6 +38,8 @@ PAGE_SIZE: Final = 500
 """Changes in a page: enough for the bulk calls to pay, few enough for memory."""
 FAN_OUT_SECONDS: Final = 5.0
 """Between two looks at what fan-outs other workers may have left."""
+SWEEP_SECONDS: Final = 30.0
+"""Between two looks for what has expired and is still in totals."""
 POLL_SECONDS: Final = (0.05, 0.5)
 """Between two reads of an idle range: at first, and after it has been idle for a while."""
 
@@ -65,6 +69,9 @@ class Engine:
             Places(self._source, layout.target(projection), layout.state, layout.refs(projection)),
             self.deadletters,
         )
+        self._sweep: Sweep | None = None
+        if isinstance(projection, Aggregate) and projection.ttl == "mirror" and source_ttl is not None:
+            self._sweep = Sweep(store, layout.target(projection), layout.catalog.reserved, self.apply_present)
         self.jobs: Jobs | None = None
         if isinstance(self._writer, HeaderWriter) and isinstance(projection, Header):
             self.jobs = self._writer.jobs = Jobs(store, layout.state, projection)
@@ -92,6 +99,15 @@ class Engine:
         paced = PacedStore.below(store, request_units=header.embed.fan_out_ru_per_second)
         refs, reserved = layout.target(header), layout.catalog.reserved
         return FanOut(paced, refs, header, self.jobs, reserved, self.apply_present, writing.apply_present)
+
+    @property
+    def sweeps(self) -> bool:
+        """Whether what expires in the source has to be looked for."""
+        return self._sweep is not None
+
+    async def sweep(self, stop: Callable[[], bool] = lambda: False) -> list[Result]:
+        """Take what has expired out of totals. What other kinds keep expires by itself."""
+        return await self._sweep.run(stop=stop) if self._sweep else []
 
     async def apply_page(self, items: Sequence[Document], read_at: float) -> list[Result]:
         """Apply a page of the latest-version feed, as read at this moment (monotonic seconds).
@@ -208,8 +224,12 @@ class Worker:
             if isinstance(engine.projection, Header)
         ]
         tasks = [asyncio.create_task(reader.run()) for reader in readers]
+        reading = list(tasks)
         if not until_caught_up:
+            for task in reading:  # the rest of the work goes on for as long as anybody reads
+                task.add_done_callback(lambda _: self.stop() if all(one.done() for one in reading) else None)
             tasks += [asyncio.create_task(self._fan_out(fan_out)) for fan_out in fan_outs]
+            tasks += [asyncio.create_task(self._sweep_again(engine)) for engine in engines if engine.sweeps]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
             for task in done:
@@ -217,6 +237,8 @@ class Worker:
             if until_caught_up:
                 for fan_out in fan_outs:
                     await fan_out.run(self._stopping.is_set)
+                for engine in engines:
+                    await self._sweep_once(engine)
         finally:
             self.stop()  # whoever fails takes the others along, each at the end of its page
             await asyncio.gather(*tasks, return_exceptions=True)
@@ -231,6 +253,23 @@ class Worker:
             except TransientError as error:
                 log.warning("waiting", extra={"projection": fan_out.name, "reason": error.message})
             await fan_out.due(self._stopping, FAN_OUT_SECONDS)
+
+    async def _sweep_again(self, engine: Engine) -> None:
+        """Take what has expired out of totals, now and then."""
+        while not self._stopping.is_set():
+            try:
+                await self._sweep_once(engine)
+            except (TransientError, AlarmError) as error:
+                log.warning("waiting", extra={"projection": engine.projection.name, "reason": error.message})
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), SWEEP_SECONDS)
+
+    async def _sweep_once(self, engine: Engine) -> None:
+        results = await engine.sweep(self._stopping.is_set)
+        if results:
+            progress = self.progress[engine.projection.name]
+            progress.tally.add(results)
+            self._on_progress(progress)
 
     async def _readers(self, engine: Engine, until_caught_up: bool) -> list[_RangeReader]:
         checkpoints = Checkpoints(self._store, self._layout.state, engine.projection.full_name)
