@@ -83,10 +83,11 @@ class Places:
 
 @dataclass(frozen=True)
 class Left:
-    """What an attempt that was cut off may have left: entries, and a dead letter of a state that is no longer."""
+    """What an attempt that was cut off may have left: entries, a dead letter, and the look at the source it owes."""
 
     put: Collection[Place] = ()
     lettered: bool = False
+    wrote: bool = False
 
 
 NOTHING_LEFT: Final = Left()
@@ -183,13 +184,15 @@ class Writer:
         attempts = [Attempt(state, read_at, audit=audit, retried=retried) for state in states]
         for attempt in attempts:
             left = self._unsettled.pop(attempt.identity, NOTHING_LEFT)
-            attempt.put, attempt.lettered = set(left.put), left.lettered
+            attempt.put, attempt.lettered, attempt.wrote = set(left.put), left.lettered, left.wrote
         try:
             await self._rounds(attempts)
         except TransientError as error:
             self._unsettled = dict(list(self._unsettled.items())[-MAX_UNSETTLED:])
             going = [attempt for attempt in attempts if not attempt.finished]
-            self._unsettled |= {a.identity: Left(a.put, a.lettered) for a in going if a.put or a.lettered}
+            self._unsettled |= {
+                a.identity: Left(a.put, a.lettered, a.wrote) for a in going if a.put or a.lettered or a.wrote
+            }
             done = [attempt.result() for attempt in attempts if attempt.finished]
             raise UnfinishedError(error, done, [a.state for a in going]) from error
         return [attempt.result() for attempt in attempts]

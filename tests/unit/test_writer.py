@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from projections.deadletters import DeadLetters
@@ -27,11 +29,8 @@ async def test_a_letter_of_a_call_that_was_cut_off_goes_when_the_item_has_been_m
         if container in failing and name == "write":
             raise TransientError("busy")
 
-    store = MemoryStore(before=before)
-    for container, path in ((SOURCE, "/shop"), (TARGET, "/status"), (STATE, "/pk")):
-        await store.create_container(Description(container, (path,)))
-    await store.create_container(DeadLetters.description(LETTERS))
-    writer = Writer(store, Rules(index()), Places(SOURCE, TARGET, STATE), DeadLetters(store, LETTERS, "by-status@1"))
+    store = await opened(before)
+    writer = writer_of(store)
 
     bad = await changed(store, {"id": "o1", "shop": "s1", "status": {}})
     failing.add(STATE)  # the letter is written, the placement record is not
@@ -44,6 +43,39 @@ async def test_a_letter_of_a_call_that_was_cut_off_goes_when_the_item_has_been_m
 
     assert result.outcome is Outcome.WRITTEN
     assert await documents(store, LETTERS) == []
+
+
+async def test_a_look_at_the_source_that_a_call_owes_is_taken_by_the_next() -> None:
+    """Else what it wrote of a state that is no longer would count as in place."""
+    failing: set[Container] = set()
+
+    async def before(name: str, container: Container) -> None:
+        if container in failing and name == "read":
+            raise TransientError("busy")
+
+    store = await opened(before)
+    writer = writer_of(store)
+    outdated = await changed(store, {"id": "o1", "shop": "s1", "status": "open"})
+    failing.add(SOURCE)
+    with pytest.raises(UnfinishedError):
+        await writer.apply([outdated])
+    failing.clear()
+    await changed(store, {"id": "o1", "shop": "s1", "status": "paid"})
+    await writer.apply([outdated])
+
+    assert [entry["status"] for entry in await documents(store, TARGET)] == ["paid"]
+
+
+async def opened(before: Any) -> MemoryStore:
+    store = MemoryStore(before=before)
+    for container, path in ((SOURCE, "/shop"), (TARGET, "/status"), (STATE, "/pk")):
+        await store.create_container(Description(container, (path,)))
+    await store.create_container(DeadLetters.description(LETTERS))
+    return store
+
+
+def writer_of(store: MemoryStore) -> Writer:
+    return Writer(store, Rules(index()), Places(SOURCE, TARGET, STATE), DeadLetters(store, LETTERS, "by-status@1"))
 
 
 async def changed(store: MemoryStore, item: Document) -> State:
