@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from projections.declare import Throughput
-from projections.errors import ConflictError, MissingContainerError, NativeIndexError, TooLargeError
+from projections.errors import AskError, ConflictError, MissingContainerError, NativeIndexError, TooLargeError
 from projections.identity import Place
 from projections.keys import UNDEFINED, Key, at, order, parse_path
 from projections.metering import charge
@@ -188,6 +188,16 @@ class MemoryStore:
             if position is not None:
                 self._unread[position] = found, end
             yield Rows(found[begin:end], position)
+
+    async def session(self, container: Container, key: Key) -> str:
+        return f"0:-1#{(await self._call('session', container)).lsn}"
+
+    async def behind(self, container: Container, feed_range: FeedRange, position: str | None, token: str) -> int:
+        await self._call("behind", container)
+        found = re.fullmatch(r"(?:0:-1#)?([0-9]+)", token)
+        if found is None:
+            raise AskError("this is no session token", hint="give what `session` says")
+        return max(0, int(found[1]) - int(position or 0))
 
     async def feed_ranges(self, container: Container) -> list[FeedRange]:
         await self._call("feed_ranges", container)

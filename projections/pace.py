@@ -156,6 +156,14 @@ class PacedStore:
         async with self._call():
             return await anext(pages, None)
 
+    async def session(self, container: Container, key: Key) -> str:
+        async with self._call():
+            return await self._store.session(container, key)
+
+    async def behind(self, container: Container, feed_range: FeedRange, position: str | None, token: str) -> int:
+        async with self._call():
+            return await self._store.behind(container, feed_range, position, token)
+
     async def feed_ranges(self, container: Container) -> list[FeedRange]:
         async with self._call():
             return await self._store.feed_ranges(container)

@@ -65,6 +65,12 @@ class PatientStore:
         while (page := await (self._try(asked.next) if asked.resumable else asked.next())) is not None:
             yield page
 
+    async def session(self, container: Container, key: Key) -> str:
+        return await self._try(lambda: self._store.session(container, key))
+
+    async def behind(self, container: Container, feed_range: FeedRange, position: str | None, token: str) -> int:
+        return await self._try(lambda: self._store.behind(container, feed_range, position, token))
+
     async def feed_ranges(self, container: Container) -> list[FeedRange]:
         return await self._try(lambda: self._store.feed_ranges(container))
 

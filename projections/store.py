@@ -153,6 +153,18 @@ class Store(Protocol):
         at most; None leaves it to the store.
         """
 
+    async def session(self, container: Container, key: Key) -> str:
+        """A session token: how far a read of this logical partition has seen the container's writes."""
+
+    async def behind(self, container: Container, feed_range: FeedRange, position: str | None, token: str) -> int:
+        """How many LSNs a feed position is behind a session token, or an LSN; 0 where it has passed it.
+
+        A session token names physical partitions: a position in other ones is not behind.
+
+        Raises:
+            AskError: this is no session token.
+        """
+
     async def feed_ranges(self, container: Container) -> list[FeedRange]:
         """The present feed ranges, in order; together they cover the container."""
 

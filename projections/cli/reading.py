@@ -31,6 +31,8 @@ def lookup(
     descending: Annotated[bool, typer.Option("--descending", help="In falling order.")] = False,
     page_size: Annotated[int | None, typer.Option("--page-size", min=1, help="One page of so many at most.")] = None,
     token: Annotated[str | None, typer.Option("--token", help="Go on after the page that gave this token.")] = None,
+    wait: Annotated[str | None, typer.Option("--wait", help="First wait for the write of this session token.")] = None,
+    timeout: Annotated[float, typer.Option("--timeout", min=0, help="Seconds to wait at most.")] = 10.0,
     as_json: AsJson = False,
 ) -> None:
     """Show the entries under a key, one JSON document a line, and what reading them cost.
@@ -44,16 +46,22 @@ def lookup(
     With --json: one object with entries, items (with --source), dropped (by --fresh), token (with --page-size, where
     there is more), requestUnits and calls.
 
-    Exit codes: 0 also when there is nothing under the key; 2 it could not be done.
+    With --wait nothing is read before the projection has passed a write to the source: the session token of the write's
+    answer (x-ms-session-token) says which.
+
+    Exit codes: 0 also when there is nothing under the key; 2 it could not be done, or not within the --timeout.
     """
     options = {"source": source, "fresh": fresh, "order_by": order_by, "descending": descending, "token": token}
-    complete(_lookup(name, key, text, options, page_size, as_json))
+    complete(_lookup(name, key, text, options, page_size, as_json, wait, timeout))
 
 
 async def _lookup(
-    name: str, key: list[str], text: bool, options: dict[str, Any], page_size: int | None, as_json: bool
-) -> int:
+    name: str, key: list[str], text: bool, options: dict[str, Any], page_size: int | None, as_json: bool,
+    wait: str | None, timeout: float,
+) -> int:  # fmt: skip
     async with opened() as session:
+        if wait is not None:
+            await Lookup(session.store, session.layout, session.layout.catalog[name]).wait_for(wait, timeout=timeout)
         values = key if text else parse_keys(session.layout.catalog[name], key)
         total = _Total()
         async for found in _pages(session, name, values, options, page_size, as_json):

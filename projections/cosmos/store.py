@@ -16,6 +16,7 @@ from projections.cosmos.arguments import argument, batched, feed_scope
 from projections.cosmos.containers import create, described, throughput
 from projections.cosmos.errors import calling, refused, translate
 from projections.cosmos.reads import AWKWARD, by_ids, divided
+from projections.cosmos.sessions import behind
 from projections.declare import Throughput
 from projections.errors import FatalError, MissingContainerError
 from projections.identity import Place
@@ -157,6 +158,22 @@ class CosmosStore:
             yield Rows(page, answer["latest"].get("x-ms-continuation") if key is not None else None)
 
     # the feed
+
+    async def session(self, container: Container, key: Key) -> str:
+        proxy, paths = await self._open(container)
+        answer: dict[str, Any] = {}
+        query = proxy.query_items(
+            "SELECT TOP 1 VALUE c.id FROM c", partition_key=argument(key, len(paths)),
+            response_hook=lambda headers, _: answer.update(latest=headers),
+        )  # fmt: skip
+        await calling(_list(query))
+        return str(answer["latest"]["x-ms-session-token"])
+
+    async def behind(self, container: Container, feed_range: FeedRange, position: str | None, token: str) -> int:
+        await self._open(container)
+        link = f"dbs/{container.database}/colls/{container.name}"
+        ranges = self._client.client_connection._ReadPartitionKeyRanges(link)  # the only place that has their ids
+        return behind(feed_range, position, token, await calling(_list(ranges)))
 
     async def feed_ranges(self, container: Container) -> list[FeedRange]:
         proxy, _ = await self._open(container)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from projections.errors import ConflictError, ItemError, MissingContainerError, TooLargeError
+from projections.errors import AskError, ConflictError, ItemError, MissingContainerError, TooLargeError
 from projections.identity import Place
 from projections.keys import UNDEFINED, Key, KeyValue
 from projections.metering import measured
@@ -326,6 +326,26 @@ async def test_a_prefix_gives_everything_below_it_and_goes_on_after_any_page(sto
     assert first.position
     rest = flat(await rows(store, container, A, "SELECT * FROM c", page_size=4, after=first.position))
     assert sorted([document["id"] for document in first] + rest) == sorted(everything)
+
+
+async def test_a_position_is_behind_a_session_until_it_has_passed_it(store: Store, container: Container) -> None:
+    [whole] = await store.feed_ranges(container)
+    await put(store, container, "1")
+    [*_, old] = await pages(store, container, Start())
+    before = await store.session(container, A)
+    await put(store, container, "2")
+    await put(store, container, "3")
+    after = await store.session(container, A)
+    [*_, new] = await pages(store, container, old.position)
+    assert await store.behind(container, whole, old.position, before) == 0
+    assert await store.behind(container, whole, old.position, after) == 2
+    assert await store.behind(container, whole, new.position, after) == 0
+    assert await store.behind(container, whole, None, after) == 3
+    lsn = after.rpartition("#")[2]
+    assert await store.behind(container, whole, old.position, lsn) == 2
+    assert await store.session(container, Key.of("nothing there"))
+    with pytest.raises(AskError, match="no session token"):
+        await store.behind(container, whole, None, "yesterday")
 
 
 async def test_calls_are_counted_with_what_they_cost(store: Store, container: Container) -> None:
