@@ -96,6 +96,8 @@ async def calling(call: Awaitable[T]) -> T:
         raise
     except (AzureError, ClientError, OSError, TimeoutError) as error:
         raise translate(error) from error
+    except UnicodeEncodeError as error:
+        raise ItemError("the SDK cannot ask for half a character (a lone surrogate)", hint="mend the text") from error
 
 
 def refused(error: ProjectionsError, index: int) -> ProjectionsError:

@@ -12,6 +12,8 @@ from projections.keys import Key, parse_path
 
 AWKWARD: Final = re.compile(r"[/\\?#%\t\r\n]|\s$")
 """Ids that other clients can store, but that do not survive in an address (case 7)."""
+SURROGATE: Final = re.compile("[\ud800-\udfff]")
+"""Half a character, which JSON has and UTF-8 has not: the SDK cannot tell where such a key is."""
 RESERVED: Final = frozenset(
     """ALL AND ARRAY AS ASC BETWEEN BY CASE CAST CONVERT CROSS DESC DISTINCT ELSE END ESCAPE EXISTS FALSE FOR FROM GROUP
     HAVING IF IN INNER INSERT INTO IS JOIN LEFT LIKE LIMIT NOT NULL OFFSET ON OR ORDER OUTER OVER RANK RIGHT SELECT SET
@@ -67,7 +69,9 @@ def _cut(ids: Sequence[str]) -> Iterator[list[str]]:
 
 
 def _is_plain(place: Place) -> bool:
-    return all(type(v) in (str, int, float) for v in place.key.values) and not AWKWARD.search(place.id)
+    if AWKWARD.search(place.id) or SURROGATE.search(place.key.text):
+        return False
+    return all(type(v) in (str, int, float) for v in place.key.values)
 
 
 def _is_simple(path: str) -> bool:

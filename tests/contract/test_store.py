@@ -80,6 +80,22 @@ async def test_every_type_of_key_is_its_own(store: Store, container: Container) 
     assert await store.read(container, [Place("same", key) for key in keys]) == {}
 
 
+@pytest.mark.parametrize("paths", [("/k",), ("/k", "/l")], ids=len)
+async def test_half_characters_in_keys_do_no_harm(store: Store, database: str, paths: tuple[str, ...]) -> None:
+    container = Container(database, "halves")
+    await store.create_container(Description(container, paths))
+    key, whole = Key.of(*["a\ud800"] * len(paths)), Key.of(*["a"] * len(paths))
+    for of in (key, whole):
+        fields = {path[1:]: value for path, value in zip(paths, of.values, strict=True)}
+        await store.write(container, of, [Create({"id": "1", **fields}), Create({"id": "2", **fields})])
+    places = [Place(id_, of) for of in (key, whole) for id_ in ("1", "2", "3")]
+    found = await store.read(container, places)
+    assert [(place.id, place.key) for place in found] == [(id_, of) for of in (key, whole) for id_ in ("1", "2")]
+    assert len([d async for page in store.query(container, "SELECT * FROM c", {}, key) for d in page]) == 2
+    await store.write(container, key, [Delete("1", found[Place("1", key)]["_etag"])])
+    assert list(await store.read(container, places[:2])) == places[1:2]
+
+
 LEVELS: list[tuple[KeyValue, KeyValue]] = [("u", "s"), (None, "s"), (UNDEFINED, "s"), ("", "s"), ("u", UNDEFINED)]
 
 
