@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from projections.keys import Key, at
 from projections.keys import order as rank
 from projections.lookup import Found, Lookup
 from projections.memory import MemoryStore
+from projections.merging import PARALLEL
 from projections.provision import Layout, initialise
 from projections.store import Container, Delete, Rows, Upsert
 from projections.strategies import HashSuffix, RandomSuffix
@@ -248,6 +250,41 @@ async def test_pages_over_suffixes_lead_to_items_and_say_what_they_cost() -> Non
     assert all(item and item["note"] == entry["note"] for page in pages
                for entry, item in zip(page.entries, page.items or (), strict=True))  # fmt: skip
     assert all(page.calls >= 2 and page.request_units for page in pages)
+
+
+class Busy(MemoryStore):
+    """Counts what is under way, and the rows that have been given."""
+
+    under_way = most = rows = 0
+
+    async def query(self, *args: Any, **options: Any) -> Any:  # type: ignore[override]
+        self.under_way += 1
+        self.most = max(self.most, self.under_way)
+        await asyncio.sleep(0)
+        try:
+            async for page in super().query(*args, **options):
+                self.rows += len(page)
+                yield page
+        finally:
+            self.under_way -= 1
+
+
+WIDE = Index(name="wide", source=SOURCE, key=RandomSuffix("/status", count=40))
+
+
+@pytest.mark.parametrize("order_by", [None, "/n"])
+async def test_reads_are_bounded_at_a_time_and_in_what_they_hold(order_by: str | None) -> None:
+    store, layout = Busy(), Layout(Catalog(projections=(WIDE,)), "db")
+    await initialise(store, layout)
+    for n in range(1_600):
+        key = Key.of(f"open_{n % 40}")
+        await store.write(layout.target(WIDE), key, [Upsert({"id": str(n), "partitionKey": key.values[0], "n": n})])
+    given = 0
+    async for page in Lookup(store, layout, WIDE).pages("open", order_by=order_by, page_size=100):
+        given += len(page.entries)
+        assert store.rows - given <= 40 * 10
+        assert store.most == PARALLEL
+    assert given == 1_600
 
 
 async def test_levels_are_read_from_the_left_spans_and_ids_included() -> None:
