@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from projections.aggregate import Aggregate
 from projections.deadletters import DeadLetters
 from projections.declare import Projection
 from projections.embed import Embed
@@ -16,6 +17,7 @@ from projections.provision import Layout
 from projections.references import HeaderState
 from projections.store import Container, Document, Store
 from projections.version import Version
+from tests.totals import known, totals
 
 
 async def documents(store: Store, container: Container) -> list[Document]:
@@ -50,7 +52,22 @@ async def assert_entries(
     own = {place: hash_ for place, hash_ in expected.items() if place.container == "target"}
     found = _stored(projection, layout.catalog.reserved, await documents(store, layout.target(projection)))
     assert found == own, f"{projection.name}: {_difference(found, own)}"
+    if isinstance(projection, Aggregate):
+        sound = [item for item in items if Identity.of(item, projection.source.key) not in bad]
+        await _assert_totals(store, layout, projection, sound)
     return expected, bad
+
+
+async def _assert_totals(store: Store, layout: Layout, projection: Aggregate, items: list[Document]) -> None:
+    """What is beside the contributions is what the items themselves come to, worked out anew."""
+    reserved = layout.catalog.reserved
+    found = {
+        place: {name: value for name, value in doc.items() if not name.startswith("_") or name == reserved}
+        for place, doc in _placed(projection, await documents(store, layout.target(projection))).items()
+        if place.id.count("~") != 1
+    }
+    expected = totals(projection, items, reserved)
+    assert known(found, reserved) == known(expected, reserved), f"{projection.name}: {_difference(found, expected)}"
 
 
 async def _headers(store: Store, layout: Layout, embed: Embed) -> dict[str, HeaderState | None]:
@@ -100,8 +117,15 @@ def rebuild(
 
 
 def _stored(projection: Projection, reserved: str, entries: list[Document]) -> dict[Place, str]:
+    """The entries; beside those an Aggregate has totals, which are made from no single item."""
+    placed = _placed(projection, entries)
+    beside = isinstance(projection, Aggregate)
+    return {place: d[reserved]["hash"] for place, d in placed.items() if not (beside and place.id.count("~") != 1)}
+
+
+def _placed(projection: Projection, found: list[Document]) -> dict[Place, Document]:
     paths = [parse_path(path) for path in projection.key.paths]
-    return {Place(d["id"], Key.of(*(at(d, path) for path in paths))): d[reserved]["hash"] for d in entries}
+    return {Place(d["id"], Key.of(*(at(d, path) for path in paths))): d for d in found}
 
 
 async def _listed(store: Store, layout: Layout, projection: Projection) -> set[Place]:
