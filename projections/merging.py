@@ -147,11 +147,14 @@ class Merged:
         await self._refill(self._streams)
         for number, stream in enumerate(self._streams):
             self._push(heads, number, stream)
-        while heads and (size is None or len(found) < size):
+        while heads:
             rank, number = heapq.heappop(heads)
             stream = self._streams[number]
             found.append(entry := stream.rest.popleft())
             stream.last, stream.latest = [entry["id"], list(rank.value)], rank
+            stream.turn()
+            if len(found) == size:  # before anything is read that may never be asked for
+                break
             await self._refill([stream])
             self._push(heads, number, stream)
         return found
