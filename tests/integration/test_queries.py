@@ -152,20 +152,33 @@ async def test_a_query_over_all_partitions_is_asked_again_at_its_beginning(store
     assert [n async for page in count for n in page] == [NUMBER + 1]
 
 
-@pytest.mark.parametrize("key", [None, Key.of("a")])
-async def test_where_nobody_can_say_how_to_go_on_the_error_is_told(refusals: Refusals, key: Key | None) -> None:
+async def by_two_levels(store: Store) -> None:
+    """As many things as ever, below one prefix."""
+    await store.create_container(Description(THINGS, ("/k", "/n")))
+    for start in range(0, NUMBER, 50):
+        things = [{"id": f"{n:03}", "k": "a", "n": 1} for n in range(start, start + 50)]
+        await store.write(THINGS, A, [Upsert(thing) for thing in things])
+
+
+async def test_where_nobody_can_say_how_to_go_on_the_error_is_told(refusals: Refusals) -> None:
     """Never a second copy of rows, and never an end that is none."""
     async with on_emulator(refusals, 429) as store:
-        await store.create_container(Description(THINGS, ("/k", "/n")))
-        for start in range(0, NUMBER, 50):
-            things = [{"id": str(n), "k": "a", "n": 1} for n in range(start, start + 50)]
-            await store.write(THINGS, A, [Upsert(thing) for thing in things])
-        asked = PatientStore(store, 60).query(THINGS, EVERYTHING, {}, key)
+        await by_two_levels(store)
+        asked = PatientStore(store, 60).query(THINGS, EVERYTHING, {})
         first = await anext(asked)
         assert (0 < len(first) < NUMBER, first.position) == (True, None)
         refusals.set(1, 1000)
         with pytest.raises(TransientError):
             await ids(asked)
+
+
+@pytest.mark.parametrize("page", [1, 2, 3])
+async def test_a_page_below_a_prefix_that_is_refused_is_asked_for_again(refusals: Refusals, page: int) -> None:
+    async with on_emulator(refusals, 429) as store:
+        await by_two_levels(store)
+        refusals.set(page, refusals.many)
+        assert await ids(PatientStore(store, 60).query(THINGS, EVERYTHING, {}, Key.of("a"))) == ALL
+        assert refusals.left == 0
 
 
 async def test_patience_ends(store: Store, refusals: Refusals) -> None:
