@@ -184,7 +184,8 @@ class Writer:
         attempts = [Attempt(state, read_at, audit=audit, retried=retried) for state in states]
         for attempt in attempts:
             left = self._unsettled.pop(attempt.identity, NOTHING_LEFT)
-            attempt.put, attempt.lettered, attempt.wrote = set(left.put), left.lettered, left.wrote
+            attempt.put, attempt.lettered = set(left.put), left.lettered
+            attempt.wrote = left.wrote or bool(left.put)  # it had started again, and what it put is of an older state
         try:
             await self._rounds(attempts)
         except TransientError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -61,6 +62,29 @@ async def test_a_look_at_the_source_that_a_call_owes_is_taken_by_the_next() -> N
         await writer.apply([outdated])
     failing.clear()
     await changed(store, {"id": "o1", "shop": "s1", "status": "paid"})
+    await writer.apply([outdated])
+
+    assert [entry["status"] for entry in await documents(store, TARGET)] == ["paid"]
+
+
+async def test_that_look_is_owed_also_by_a_call_that_had_started_again() -> None:
+    """It found its state outdated after it had written, and failed before it could mend that."""
+    calls = Counter[Container]()
+
+    async def before(name: str, container: Container) -> None:
+        calls[container] += name == "read"
+        if (container, name, calls[SOURCE]) == (SOURCE, "read", 1):  # the look at the source, which has moved on
+            await changed(store, {"id": "o1", "shop": "s1", "status": "paid"})
+        if container == STATE and calls[STATE] == 2:  # the next round
+            raise TransientError("busy")
+
+    store = await opened(None)
+    writer = writer_of(store)
+    outdated = await changed(store, {"id": "o1", "shop": "s1", "status": "open"})
+    store._before = before
+    with pytest.raises(UnfinishedError):
+        await writer.apply([outdated])
+    store._before = None
     await writer.apply([outdated])
 
     assert [entry["status"] for entry in await documents(store, TARGET)] == ["paid"]
