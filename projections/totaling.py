@@ -8,13 +8,14 @@ was read. So the total is what the contributions come to, at every moment.
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from projections.aggregate import CONTRIBUTION, Aggregate
 from projections.batches import MAX_OPERATIONS, Write, together
-from projections.errors import ConflictError, ItemError, TransientError
-from projections.identity import Place
+from projections.errors import ConflictError, FatalError, ItemError, TransientError
+from projections.identity import Identity, Place
 from projections.keys import Key
 from projections.measures import Max, Measure
 from projections.store import Create, Delete, Document, Operation, Replace, WriteError
@@ -38,6 +39,8 @@ from projections.writer import Attempt, Writer
 
 MOST_TRIES: Final = 20
 """Of a batch whose total others keep changing."""
+MOST_MISFITS: Final = 10
+"""In a row, of one item with a total: with the pauses between, some seconds."""
 NEXT_EXTREMES: Final = 200
 """How many contributions are looked at for the next extreme: those that leave with a batch, and as many again."""
 
@@ -46,6 +49,14 @@ Own: TypeAlias = tuple[Attempt, Write]
 
 class AggregateWriter(Writer):
     """Keeps contributions and totals."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._misfits = Counter[Identity]()
+
+    async def _rounds(self, attempts: list[Attempt]) -> None:
+        self._misfits.clear()
+        await super()._rounds(attempts)
 
     async def _write_entries(self, writes: list[Own]) -> None:
         groups: dict[Key, list[Own]] = {}
@@ -77,7 +88,7 @@ class AggregateWriter(Writer):
         while part:
             others = await self._others(key, part)
             if not others:
-                self._heed(part, [ConflictError("what was read is outdated")] * len(part))
+                self._misfit(key, part)
                 return
             refused = await self._send(key, part, others)
             if refused is None:
@@ -93,6 +104,20 @@ class AggregateWriter(Writer):
                 if tries == MOST_TRIES:
                     raise TransientError(f"the total of {key} is being changed faster than it can be read")
                 await self._sleep(min(1.0, 0.01 * 2**tries) * random.random())
+
+    def _misfit(self, key: Key, part: list[Own]) -> None:
+        """Contributions that are not in the total have been taken back meanwhile: their items start again.
+
+        Where one is still there the next time, and the next, the total has lost it. No writer of this kind does that.
+        """
+        self._heed(part, [ConflictError("what was read is outdated")] * len(part))
+        for attempt, _ in part:
+            self._misfits[attempt.identity] += 1
+        if max(self._misfits[attempt.identity] for attempt, _ in part) > MOST_MISFITS:
+            raise FatalError(
+                f"the total of {key} is not what its contributions come to",
+                hint="somebody else has written to the target: raise the projection's version to build it anew",
+            )
 
     async def _send(self, key: Key, part: Sequence[Own], others: Sequence[Operation]) -> WriteError | None:
         try:
