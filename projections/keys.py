@@ -273,24 +273,24 @@ class Hierarchical:
         """Whether all levels are paths."""
         return all(isinstance(level, Path) for level in self.levels)
 
-    @property
+    @cached_property
     def _own_id(self) -> bool:
         return len(self.levels) > 1 and self.levels[-1] == ID
 
-    @property
+    @cached_property
     def _of_item(self) -> tuple[Level, ...]:
         """The levels that come from the item."""
         return self.levels[:-1] if self._own_id else self.levels
 
-    @property
+    @cached_property
     def paths(self) -> tuple[str, ...]:
         return tuple(level.path for level in self.levels)
 
-    @property
+    @cached_property
     def inputs(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(path for level in self._of_item for path in level.inputs))
 
-    @property
+    @cached_property
     def copied(self) -> tuple[str, ...]:
         return tuple(path for level in self._of_item for path in level.copied)
 
