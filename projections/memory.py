@@ -107,6 +107,7 @@ class MemoryStore:
                 raise WriteError(index, ConflictError(f"{place.id} has changed (412)"))
         if isinstance(operation, Delete):
             del data.documents[place]
+            data.log.pop(place, None)  # the latest-version feed has no deletes
             return None
         return self._put(data, place, operation.document, index)
 

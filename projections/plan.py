@@ -16,6 +16,8 @@ from projections.version import Order, Version
 
 FORMER_SECONDS: Final = 3_600
 """How long a placement record remembers the places an item has left, for audit to look there."""
+MOST_FORMER: Final = 1_000
+"""Places left that a record holds: of an item that moves more often the last ones are remembered."""
 
 
 @dataclass(frozen=True)
@@ -198,7 +200,7 @@ def _rearrange(facts: Facts, have: list[Place], now: float) -> Rearrange:
         if now - left < FORMER_SECONDS and place not in staying and place not in leaving
     )
     last = (
-        Placement(facts.identity, version, tuple(want), (), former, facts.parking)
+        Placement(facts.identity, version, tuple(want), (), former[:MOST_FORMER], facts.parking)
         if leaving or returning or unparks
         else None
     )

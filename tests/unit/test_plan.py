@@ -12,6 +12,7 @@ from projections.identity import Identity, Place
 from projections.keys import Key
 from projections.plan import (
     FORMER_SECONDS,
+    MOST_FORMER,
     Confirm,
     Facts,
     Nothing,
@@ -263,6 +264,16 @@ def test_places_left_are_remembered_for_an_hour():
     assert isinstance(decision, Rearrange)
     assert decision.last
     assert decision.last.former == left(("x", 0), ("u", 10), ("v", 3599))
+
+
+def test_of_an_item_that_moves_all_the_time_the_last_places_are_remembered():
+    before = record("x", former=left(*((f"k{n}", n) for n in range(MOST_FORMER))))
+    decision = decide(facts(entry("y"), placement=before, stored={place("x"): stored()}), NOW)
+    assert isinstance(decision, Rearrange)
+    assert decision.last
+    assert len(decision.last.former) == MOST_FORMER
+    assert decision.last.former[0] == (place("x"), NOW)
+    assert decision.last.former[-1] == (place(f"k{MOST_FORMER - 2}"), NOW - MOST_FORMER + 2)
 
 
 def test_a_place_left_twice_is_remembered_once_with_the_later_time():
