@@ -17,7 +17,9 @@ from projections.keys import (
     Path,
     at,
     fitting,
+    order,
     parse_path,
+    plain,
     problem,
     strategy,
 )
@@ -184,6 +186,18 @@ def test_a_hierarchical_key_has_at_most_three_levels_each_its_own():
 def test_reading_asks_for_the_levels_from_the_left():
     assert strategy(("/a", "/b", "/c")).ask("x", 1) == [Key.of("x", 1)]
     assert Path("/a").ask(None) == [Key.of(None)]
+
+
+def test_values_of_all_types_have_an_order():
+    values = [UNDEFINED, None, False, True, -1.5, 0, 7, "", "A", "a", "é", "漢", "🙂"]
+    assert sorted(reversed(values), key=order) == values
+    assert order([1]) == order({"a": 1}) > order("z")
+
+
+def test_a_container_of_items_is_keyed_by_paths_alone():
+    assert plain("/a") == Path("/a")
+    assert plain(("/a", "/id")) == Hierarchical((Path("/a"), Path("/id")))
+    assert plain(("/a", "/id")).of({"id": "1", "a": 2}) == (2, "1")
 
 
 def test_the_length_of_a_key_counts_over_all_its_levels():
