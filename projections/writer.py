@@ -492,9 +492,9 @@ class Writer:
         checked = [a for a in attempts if (a.wrote and self._projection.strict) or a.identity in letters]
         unchecked = [a for a in attempts if a not in checked]
         finished = unchecked + await self._still_present(checked)
+        await self._deadletters.remove([letters[a.identity] for a in finished if a.identity in letters])
         for attempt in finished:
             attempt.finished = True
-        await self._deadletters.remove([letters[a.identity] for a in finished if a.identity in letters])
 
     def _may_have_letter(self, attempt: Attempt) -> bool:
         """Where no placement record says so: one that this call or a dead worker wrote, or anyone without records."""

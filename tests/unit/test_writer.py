@@ -46,6 +46,30 @@ async def test_a_letter_of_a_call_that_was_cut_off_goes_when_the_item_has_been_m
     assert await documents(store, LETTERS) == []
 
 
+async def test_a_letter_that_could_not_be_taken_away_goes_the_next_time() -> None:
+    failing: set[Container] = set()
+
+    async def before(name: str, container: Container) -> None:
+        if container in failing and name == "write":
+            raise TransientError("busy")
+
+    store = await opened(before)
+    writer = writer_of(store)
+    bad = await changed(store, {"id": "o1", "shop": "s1", "status": {}})
+    failing.add(STATE)
+    with pytest.raises(UnfinishedError):
+        await writer.apply([bad])
+    failing.clear()
+    mended = await changed(store, {"id": "o1", "shop": "s1", "status": "open"})
+    failing.add(LETTERS)
+    with pytest.raises(UnfinishedError):
+        await writer.apply([mended])
+    failing.clear()
+    await writer.apply([mended])
+
+    assert await documents(store, LETTERS) == []
+
+
 async def test_a_look_at_the_source_that_a_call_owes_is_taken_by_the_next() -> None:
     """Else what it wrote of a state that is no longer would count as in place."""
     failing: set[Container] = set()
