@@ -48,8 +48,10 @@ class Aggregate(Projection):
         if self.target.unique_keys:
             raise ValueError("target: contributions and totals share a group, and no value is unique in it")
         for name in (parse_path(path)[0] for path in self.key.paths):
-            if name in self.measures or name in OWN:
-                raise ValueError(f"key: it is kept at /{name}, which is taken; give the measure, or the key, another")
+            if name in self.measures:
+                raise ValueError(f"measures: the key is kept at /{name}; give the measure another name")
+            if name in OWN:
+                raise ValueError(f"key: /{name} has another use in the target; use the path of another field")
         for name, measure in self.measures.items():
             if isinstance(measure, Distinct):
                 self._counts_once(name, measure)

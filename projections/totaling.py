@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 
 from projections.aggregate import CONTRIBUTION, Aggregate
 from projections.batches import MAX_OPERATIONS, Write, together
-from projections.errors import ConflictError, FatalError, ItemError, TransientError
+from projections.errors import ConflictError, ItemError, TransientError
 from projections.identity import Identity, Place
 from projections.keys import Key
 from projections.measures import Max, Measure
@@ -114,9 +114,9 @@ class AggregateWriter(Writer):
         for attempt, _ in part:
             self._misfits[attempt.identity] += 1
         if max(self._misfits[attempt.identity] for attempt, _ in part) > MOST_MISFITS:
-            raise FatalError(
-                f"the total of {key} is not what its contributions come to",
-                hint="somebody else has written to the target: raise the projection's version to build it anew",
+            raise TransientError(
+                f"the total of {key} is not what its contributions come to, or a replica lags far behind",
+                hint="if this stays so, somebody else has written to the target: raise the projection's version",
             )
 
     async def _send(self, key: Key, part: Sequence[Own], others: Sequence[Operation]) -> WriteError | None:
