@@ -13,7 +13,7 @@ import asyncio
 import random
 import selectors
 from collections import Counter
-from collections.abc import Callable, Collection, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -23,12 +23,12 @@ from projections.entries import Rules, State, document, wanted
 from projections.errors import ItemError, ThrottledError, TransientError
 from projections.identity import Identity, Place
 from projections.keys import UNDEFINED, Key
-from projections.memory import MemoryStore
+from projections.memory import MemoryStore, _Data
 from projections.outcomes import Outcome, Result
 from projections.patience import PatientStore
 from projections.plan import Placement, placement_from
 from projections.states import fresh, present
-from projections.store import Container, Delete, Description, Document, Operation, Upsert
+from projections.store import Container, Delete, Description, Document, Operation, Rows, Upsert
 from projections.version import Version
 from projections.where import field as item_field
 from projections.writer import Places, Writer
@@ -174,6 +174,27 @@ class Between:
         self.saw(container, horizon)
         doc = self._log.at(container, place, horizon)
         return {place: dict(doc)} if doc and self._store._live(self._store._containers[container], place) else {}
+
+    async def query(
+        self, container: Container, text: str, parameters: Mapping[str, Any], key: Key | None = None, **more: Any
+    ) -> AsyncIterator[Rows]:
+        lost = await self._begin()
+        store = self._store
+        horizon = max(self._seen.get(container, 0), self._log.writes - self.weather.lag)
+        if horizon < self._log.writes:
+            self.saw(container, horizon)
+            store = self._as_of(container, horizon)
+        pages = [page async for page in store.query(container, text, parameters, key, **more)]
+        await self._end(lost)
+        for page in pages:
+            yield page
+
+    def _as_of(self, container: Container, horizon: int) -> MemoryStore:
+        """A store as a replica that lags behind has it."""
+        store, places = MemoryStore(clock=self._store._clock), [p for c, p in self._log.versions if c == container]
+        held = {place: doc for place in places if (doc := self._log.at(container, place, horizon))}
+        store._containers[container] = _Data(self._store._containers[container].description, held)
+        return store
 
     async def write(self, container: Container, key: Key, operations: Sequence[Operation]) -> list[str | None]:
         lost = await self._begin()
