@@ -147,15 +147,17 @@ class FanOut:
             TransientError, FatalError: as the writers do; what is not done stays on record.
         """
         looked_at = 0
+        dealt_with: set[str] = set()  # a replica that lags may show a job again that is done, or started anew
         while not stop():
             self._jobs.begun.clear()
-            jobs = await self._jobs.pending()
+            jobs = [job for job in await self._jobs.pending() if job.etag not in dealt_with]
             if not jobs:
                 break
             for job in jobs:
                 if stop():
                     break
                 looked_at += await self._job(job, stop)
+                dealt_with.add(job.etag)
         return looked_at
 
     async def _job(self, job: Job, stop: Callable[[], bool]) -> int:

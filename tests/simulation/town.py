@@ -246,7 +246,7 @@ class Town:
             done = False
             if self.hands[number] is hand:
                 self.hands[number] = Hand(self)
-        self.trouble.overtaken_and_killed |= not done  # another one may be at the same
+        self.trouble.overtaken_and_killed |= beside and not done
         return done
 
     async def _work(self, hand: Hand, feed: Feed | None, page: list[Change]) -> bool:
@@ -260,6 +260,8 @@ class Town:
                 else:
                     for writer in hand.headers.values():
                         await writer.apply(states)
+                    if self.chance.random() < 0.8:
+                        await hand.fan_out()
             except TransientError:
                 continue
             return True

@@ -1,0 +1,152 @@
+"""The two writers of an Embed: what comes before what, and a worker that dies at any of its calls."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import pytest
+
+from projections.batches import Write
+from projections.declare import Catalog, Source, Target
+from projections.embed import Embed, Reference
+from projections.embedding import HeaderWriter
+from projections.errors import CatalogError
+from projections.keys import Key
+from projections.memory import MemoryStore
+from projections.provision import Layout, initialise
+from projections.store import Container, Document, Upsert
+from projections.worker import Worker
+from projections.writer import Attempt, Writer
+from tests.converged import assert_converged
+from tests.integration.conftest import KilledError, MortalStore
+
+BOOKS, AUTHORS = Source(container="books", key="/s"), Source(container="authors", key="/id")
+
+
+def library(**fields: Any) -> Embed:
+    references = {"by": Reference(source=AUTHORS, id="/authors/*", fields="n")}
+    return Embed(**{"name": "library", "source": BOOKS, "key": "/k", "references": references, **fields})
+
+
+LAYOUT = Layout(Catalog(projections=(library(),)), "db")
+
+
+async def put(store: MemoryStore, name: str, item: Document) -> None:
+    key = Key.of(item["s"] if name == "books" else item["id"])
+    await store.write(Container("db", name), key, [Upsert(item)])
+
+
+async def run(store: Any) -> None:
+    await Worker(store, LAYOUT, list(LAYOUT.catalog)).run(until_caught_up=True)
+
+
+async def opened(**options: Any) -> MemoryStore:
+    store = MemoryStore(**options)
+    await initialise(store, LAYOUT)
+    await put(store, "authors", {"id": "a1", "n": "Ann"})
+    for number in range(3):
+        await put(store, "books", {"id": f"b{number}", "s": "s", "k": "x", "authors": ["a1", "a2"]})
+    return store
+
+
+async def rename(store: MemoryStore) -> None:
+    await put(store, "authors", {"id": "a1", "n": "Anna"})
+    await put(store, "authors", {"id": "a2", "n": "Bob"})
+    await put(store, "books", {"id": "b0", "s": "s", "k": "y", "authors": ["a1"]})
+
+
+async def wrong_after_a_death(*, after: bool) -> str | None:
+    """What is wrong when a worker has died at one of its calls and another one has finished the work."""
+    for dies_at in range(1, 200):
+        store = await opened()
+        await run(store)
+        await rename(store)
+        mortal = MortalStore(store, dies_at, after=after)  # type: ignore[arg-type]
+        with contextlib.suppress(KilledError):
+            await run(mortal)
+        if not mortal.died:
+            assert dies_at > 15
+            return None
+        await run(store)
+        try:
+            await assert_converged(store, LAYOUT)
+        except AssertionError as error:
+            return f"killed at {dies_at}: {error}"
+    raise AssertionError("it never comes to an end")
+
+
+@pytest.mark.parametrize("after", [False, True])
+async def test_a_worker_that_dies_at_any_call_is_followed_by_one_that_finishes(after):
+    assert await wrong_after_a_death(after=after) is None
+
+
+class Late(HeaderWriter):
+    """Has the fan-out on record only when the header is written."""
+
+    async def _write_entries(self, writes: list[tuple[Attempt, Write]]) -> None:
+        await Writer._write_entries(self, writes)
+        await self.jobs.begin([attempt.identity for attempt, _ in writes])
+
+
+async def test_a_fan_out_that_is_on_record_too_late_can_be_lost(monkeypatch):
+    monkeypatch.setattr("projections.worker.HeaderWriter", Late)
+    assert "other" in str(await wrong_after_a_death(after=True))
+
+
+async def order_of_writes() -> list[str]:
+    written: list[str] = []
+
+    async def before(name: str, container: Container) -> None:
+        if name == "write":
+            written.append(container.name)
+
+    store = await opened(before=before)
+    written.clear()
+    await run(store)
+    return [name for name in written if name != "projections-state"]
+
+
+async def test_back_references_come_before_the_entries_that_they_stand_for():
+    """Else a fan-out in between finds nothing to do."""
+    assert await order_of_writes() == ["library-refs", "library-refs", "library-refs", "library"]
+
+
+# declared
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"references": {}}, "references"),
+        ({"references": {"_x": Reference(source=AUTHORS, id="/a", fields="n")}}, "cannot be kept under '_x'"),
+        ({"references": {"k": Reference(source=AUTHORS, id="/a", fields="n")}}, "k is where the key is kept"),
+        ({"references": {"a": Reference(source=AUTHORS, id="/a", fields="n")}}, "the item itself has /a"),
+        ({"include": ("x",), "exclude": ("y",)}, "not both"),
+        ({"placement": "append_only"}, "use tracked"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_is_refused(fields, message):
+    with pytest.raises(CatalogError, match=message):
+        library(**fields)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"source": BOOKS}, "books is keyed /s; give the paths"),
+        ({"source": BOOKS, "key": ("/s", "/t")}, "a path for each"),
+        ({"id": "/a/*/b/*"}, "at most one list"),
+        ({"fields": ()}, "fields"),
+    ],
+    ids=str,
+)
+def test_a_reference_that_cannot_be_is_refused(fields, message):
+    with pytest.raises(CatalogError, match=message):
+        Reference(**{"source": AUTHORS, "id": "/a", "fields": "n", **fields})
+
+
+def test_an_embed_that_feeds_what_it_refers_to_is_refused():
+    with pytest.raises(CatalogError, match="feeds its own source"):
+        Catalog(projections=(library(target=Target(container="authors")),))
