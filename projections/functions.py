@@ -29,6 +29,7 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wai
 from projections.audit import Audit, AuditReport
 from projections.declare import Projection
 from projections.deferred import Deferred, Drain, DrainReport, Pending, notice
+from projections.embed import Header
 from projections.errors import (
     AlarmError,
     FatalError,
@@ -162,6 +163,8 @@ class TriggeredWorker:
             deferred = pending.left
             if deferred:
                 await self._defer(projection, pending, reason)
+            elif isinstance(projection, Header):
+                await self._fan_out(projection, self._work - (self._clock() - started))
         tally = Tally()
         tally.add(pending.results)
         fields = {"projection": projection.full_name, "seconds": round(self._clock() - started, 3)}
@@ -181,6 +184,20 @@ class TriggeredWorker:
         except TimeoutError:
             log.warning("out of time", extra={"projection": projection.full_name, "items": pending.left})
         return reasons[-1]
+
+    async def _fan_out(self, header: Header, seconds: float) -> None:
+        """Carry out what fan-outs are on record, as far as time allows; the drain timer goes on with the rest."""
+        store = PatientStore(await self._opened(), self._patience(self._work))
+        entries = await self._engine(header.embed)
+        fan_out = (await self._engine(header)).fan_out(store, self.layout, entries)
+        try:
+            async with asyncio.timeout(max(0.0, seconds)):
+                looked_at = await fan_out.run(self._after(seconds * WORK))
+        except (TimeoutError, TransientError):
+            log.warning("out of time", extra={"projection": header.full_name})
+            return
+        if looked_at:
+            log.info("fanned out", extra={"projection": header.full_name, "items": looked_at})
 
     async def _defer(self, projection: Projection, pending: Pending, reason: str) -> None:
         reasons = ["the store did not answer"]
@@ -279,6 +296,8 @@ class TriggeredWorker:
         store = PatientStore(await self._opened(), self._patience(self._work))
         drain = Drain(Deferred(store, self.layout.deadletters, projection.full_name, self._now), engine)
         report = await drain.run(stop=stop)
+        if isinstance(projection, Header) and not stop():
+            await self._fan_out(projection, seconds * WORK)
         report.tally.add(await engine.sweep(stop))
         if report.tally.total or not report.finished:
             fields = {"projection": projection.full_name, "reason": report.reason}

@@ -12,13 +12,16 @@ from projections.declare import Catalog, Source, Target
 from projections.embed import Embed, Reference
 from projections.embedding import HeaderWriter
 from projections.errors import CatalogError
+from projections.functions import TriggeredWorker
 from projections.keys import Key
 from projections.memory import MemoryStore
 from projections.provision import Layout, initialise
+from projections.settings import Settings
 from projections.store import Container, Document, Upsert
+from projections.triggers import triggers
 from projections.worker import Worker
 from projections.writer import Attempt, Writer
-from tests.converged import assert_converged
+from tests.converged import assert_converged, documents
 from tests.integration.conftest import KilledError, MortalStore
 
 BOOKS, AUTHORS = Source(container="books", key="/s"), Source(container="authors", key="/id")
@@ -150,3 +153,52 @@ def test_a_reference_that_cannot_be_is_refused(fields, message):
 def test_an_embed_that_feeds_what_it_refers_to_is_refused():
     with pytest.raises(CatalogError, match="feeds its own source"):
         Catalog(projections=(library(target=Target(container="authors")),))
+
+
+# in the Functions app
+
+
+class App:
+    """The worker of an app with one Embed, on a store in memory."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, store: MemoryStore) -> None:
+        monkeypatch.setattr(Settings, "load_catalog", lambda _: LAYOUT.catalog)
+        self.store = store
+        self.worker = TriggeredWorker(Settings("http://nowhere/", "…", database="db"), 600.0, self._open)
+        [self.embed] = LAYOUT.catalog
+        [self.header] = self.embed.parts
+
+    async def _open(self, _: Settings) -> MemoryStore:
+        return self.store
+
+    async def notices(self, name: str) -> list[Document]:
+        return [{**doc, "_rid": "r=="} for doc in await documents(self.store, Container("db", name))]
+
+
+async def test_a_reference_has_a_trigger_and_leases_of_its_own():
+    found = {trigger.function: trigger for trigger in triggers(LAYOUT)}
+    assert set(found) == {"library-1", "library-by-1"}
+    assert found["library-by-1"].binding["container_name"] == "authors"
+    assert found["library-by-1"].lease_prefix == "library.by-1-"
+
+
+async def test_the_call_that_is_told_of_a_referenced_item_brings_the_entries_up_to_date(monkeypatch):
+    app = App(monkeypatch, await opened())
+    await app.worker.apply(app.embed, await app.notices("books"))
+    assert [entry["by"] for entry in await documents(app.store, Container("db", "library"))] == [[]] * 3
+    await app.worker.apply(app.header, await app.notices("authors"))
+    await assert_converged(app.store, LAYOUT)
+
+
+async def test_a_fan_out_that_a_call_has_left_is_carried_out_by_the_drain_timer(monkeypatch):
+    app = App(monkeypatch, await opened())
+    await app.worker.apply(app.embed, await app.notices("books"))
+    monkeypatch.setattr(TriggeredWorker, "_fan_out", _nothing)
+    await app.worker.apply(app.header, await app.notices("authors"))
+    monkeypatch.undo()
+    await app.worker.drain()
+    await assert_converged(app.store, LAYOUT)
+
+
+async def _nothing(*_: Any) -> None:
+    return None
