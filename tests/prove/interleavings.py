@@ -12,7 +12,19 @@ from projections.entries import Rules
 from tests.prove.report import Part
 from tests.simulation import broken
 from tests.simulation.search import Found, Search
-from tests.simulation.states import ALL, CLOCKS, ELEMENTS, ENTRIES, EXPLODED, RULES, History, histories
+from tests.simulation.states import (
+    ADDED,
+    ALL,
+    CLOCKS,
+    COMPARED,
+    COUNTED,
+    ELEMENTS,
+    ENTRIES,
+    EXPLODED,
+    RULES,
+    History,
+    histories,
+)
 from tests.simulation.tracks import Workers
 
 SECONDS = 900.0
@@ -40,12 +52,12 @@ class Job:
         return f"{self.group}: {', '.join(map(str, self.histories))}"
 
 
-_known: dict[tuple[str, bool, str | None], Workers] = {}
+_known: dict[tuple[str, str, str | None], Workers] = {}
 
 
 def _workers(ids: str, rules: Rules, writer: str | None) -> Workers:
     """What is remembered of writers serves for all histories with the same states in them."""
-    which = (ids, rules == RULES, writer)
+    which = (ids, repr(rules), writer)
     known = _known.get(which)
     if known is None or len(known.tracks) > MOST_TRACKS:
         options = {"writer": getattr(broken, writer)} if writer else {}
@@ -80,13 +92,41 @@ def jobs() -> Iterator[Job]:
             single = [name for name in names if name in ("[x]", "[y]")]
             if ("gone", "gone") not in pairwise(names) and single[:1] != ["[y]"]:  # else a mirror image
                 yield Job("elements that come and go", (History(names),), rules=EXPLODED)
+    yield from _totals()
     for other in (*ALL, "bad"):
         for names in {("bad", other), (other, "bad")} if other != "bad" else {("bad",)}:
             if names[0] in ("xa", "soft", "gone", "bad"):  # else a mirror image
                 yield Job("an item that is parked on the way", (History(names),))
 
 
+TOTALS = {"added up": ADDED, "compared": COMPARED, "distinct": COUNTED}
+APART: dict[str, Any] = {"pages": ((0,), (0, 1))}
+"""The overtaken worker has one of two items, the owner both."""
+
+
+def _totals() -> Iterator[Job]:
+    """Items that share groups: what is new beside contributions, which are entries, is the total."""
+    for kind, rules in TOTALS.items():
+        for length in (2, 1):
+            for history in histories(length):
+                yield Job(f"totals, {kind}: one item", (history,), rules=rules)
+                yield Job(f"totals, {kind}: an audit", (history,), {"others": ("audit",)}, rules=rules)
+                for name in ("xa", "xb", "ya"):
+                    both = (history, History.of(name, id_="j"))
+                    yield Job(f"totals, {kind}: two items", both, APART, rules=rules)
+
+
 BROKEN = [
+    *(
+        Job("totals broken on purpose", histories_, APART if len(histories_) == 2 else {}, rules, writer)
+        for writer, rules, histories_ in (
+            ("Apart", ADDED, (History.of("xa"),)),
+            ("Assuming", ADDED, (History.of("xa-xb"),)),
+            ("Overwriting", ADDED, (History.of("xa"), History.of("xb", id_="j"))),
+            ("Overwriting", COUNTED, (History.of("xa"), History.of("xb", id_="j"))),
+            ("Premature", COMPARED, (History.of("xb-gone"), History.of("xa", id_="j"))),
+        )
+    ),
     *(
         Job("broken on purpose", (History.of("xa-ya"),), {}, writer=name)
         for name in ("Unchecked", "Forgetful", "Hasty", "Narrow")

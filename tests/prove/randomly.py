@@ -9,13 +9,16 @@ from collections.abc import Iterator
 from typing import Any
 
 from tests.prove.report import Part
-from tests.simulation.adversity import Found, history, run
+from tests.simulation import adversity, till
+from tests.simulation.adversity import Found, run
 
 CHUNK = 200
 STEPS = 25
+SHARE = 5
+"""Of so many histories one has totals."""
 
 
-def shortest(seed: int) -> Found:
+def shortest(history: Any, seed: int) -> Found:
     """The shortest beginning of a history that goes wrong."""
     for steps in range(1, STEPS + 1):
         found = run(history(seed, at_most=steps))
@@ -24,7 +27,9 @@ def shortest(seed: int) -> Found:
     return run(history(seed))
 
 
-def _chunk(seeds: range) -> tuple[int, list[str], Counter[str], float]:
+def _chunk(task: tuple[bool, range]) -> tuple[int, list[str], Counter[str], float]:
+    totals, seeds = task
+    history = till.history if totals else adversity.history
     began = time.process_time()
     wrong, counted = [], Counter[str]()
     for seed in seeds:
@@ -34,15 +39,20 @@ def _chunk(seeds: range) -> tuple[int, list[str], Counter[str], float]:
         counted["items"] += found.items
         counted.update(found.outcomes)
         if found.wrong:
-            wrong.append(f"seed {seed}: {shortest(seed)}" if len(wrong) < 3 else f"seed {seed}: {found.wrong}")
+            wrong.append(f"seed {seed}: {shortest(history, seed)}" if len(wrong) < 3 else f"seed {seed}: {found.wrong}")
     return len(seeds), wrong, counted, time.process_time() - began
 
 
 def prove(advance: Any, *, processes: int, seed: int, number: int) -> Iterator[Part]:
-    """Run so many histories."""
-    part, counted = Part("random histories"), Counter[str]()
+    """Run so many histories of an Index, and fewer of an Aggregate."""
+    yield _histories(advance, processes, seed, number, totals=False)
+    yield _histories(advance, processes, seed, number // SHARE, totals=True)
+
+
+def _histories(advance: Any, processes: int, seed: int, number: int, *, totals: bool) -> Part:
+    part, counted = Part("random histories" + (" with totals" if totals else "")), Counter[str]()
     first = seed * 1_000_000_000
-    chunks = [range(n, min(n + CHUNK, first + number)) for n in range(first, first + number, CHUNK)]
+    chunks = [(totals, range(n, min(n + CHUNK, first + number))) for n in range(first, first + number, CHUNK)]
     with multiprocessing.get_context("spawn").Pool(processes) as pool:
         for runs, wrong, found, seconds in pool.imap_unordered(_chunk, chunks):
             part.runs += runs
@@ -55,7 +65,7 @@ def prove(advance: Any, *, processes: int, seed: int, number: int) -> Iterator[P
     reflected = sum(counted[name] for name in ENDS)
     if reflected != counted["items"]:
         part.divergences.append(f"{reflected} items are accounted for, of {counted['items']}")
-    yield part
+    return part
 
 
 ENDS = {"unchanged": "reflected", "skipped": "left out by a rule", "parked": "parked"}
