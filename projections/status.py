@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -13,6 +14,8 @@ from projections.audit import AS_IT_SHOULD_BE, audit_name
 from projections.deadletters import DeadLetters
 from projections.declare import Projection
 from projections.deferred import Deferred
+from projections.embed import Header
+from projections.fanout import Job, Jobs
 from projections.feed import Checkpoint, Checkpoints
 from projections.outcomes import Tally
 from projections.provision import Layout
@@ -41,6 +44,32 @@ class AuditStatus:
 
 
 @dataclass(frozen=True, kw_only=True)
+class FanOutStatus:
+    """The fan-outs under way of one reference."""
+
+    jobs: int  # referenced items whose copies are being brought up to date
+    done: int  # entries looked at
+    total: int | None  # entries to look at; None while they are not counted, as long as they may be few
+    oldest: float  # seconds since the first of them began
+
+    @staticmethod
+    def of(jobs: Sequence[Job], now: float) -> FanOutStatus | None:
+        if not jobs:
+            return None
+        totals = [job.total for job in jobs if job.total is not None]
+        done, oldest = sum(job.done for job in jobs), max(0.0, now - min(job.began for job in jobs))
+        return FanOutStatus(jobs=len(jobs), done=done, total=sum(totals) if totals else None, oldest=oldest)
+
+    def to_json(self) -> dict[str, Any]:
+        """For programs."""
+        return {"jobs": self.jobs, "done": self.done, "total": self.total, "oldestSeconds": self.oldest}
+
+    def __str__(self) -> str:
+        progress = f", {self.done:,} of {self.total:,} entries" if self.total is not None else ""
+        return f"{self.jobs:,} {'fan-out' if self.jobs == 1 else 'fan-outs'} under way{progress}"
+
+
+@dataclass(frozen=True, kw_only=True)
 class Status:
     """How one projection stands."""
 
@@ -58,6 +87,7 @@ class Status:
     oldest_deadletter: float | None = None  # seconds since the first of these items was parked
     deferred: int | None = None
     oldest_deferred: float | None = None  # seconds since the first of these items was deferred
+    fan_outs: FanOutStatus | None = None  # of a reference: None where there are none
     alarm: Raised | None = None
     audit: AuditStatus | None = None  # None: none has run yet
     tally: Tally = field(default_factory=Tally)  # of all work before the checkpoints
@@ -78,6 +108,7 @@ class Status:
             "oldestDeadLetterSeconds": self.oldest_deadletter,
             "deferred": self.deferred,
             "oldestDeferredSeconds": self.oldest_deferred,
+            "fanOuts": self.fan_outs.to_json() if self.fan_outs else None,
             "alarm": {"error": self.alarm.error, "items": self.alarm.items, "at": self.alarm.at}
             if self.alarm
             else None,
@@ -100,6 +131,9 @@ async def status(store: Store, layout: Layout, projection: Projection, *, now: f
     there = layout.deadletters not in missing
     parked, oldest = await _waiting(DeadLetters(store, layout.deadletters, projection.full_name), now, there)
     deferred, oldest_deferred = await _waiting(Deferred(store, layout.deadletters, projection.full_name), now, there)
+    jobs: list[Job] = []
+    if isinstance(projection, Header) and layout.state not in missing:
+        jobs = await Jobs(store, layout.state, projection).pending()
     tally = Tally()
     for checkpoint in stored:
         tally.merge(checkpoint.tally)
@@ -107,7 +141,7 @@ async def status(store: Store, layout: Layout, projection: Projection, *, now: f
         projection=projection.name,
         version=projection.version,
         target=target,
-        health=_health(missing, alarm, stored, pending),
+        health=_health(missing, alarm, stored, bool(pending or jobs)),
         missing=missing,
         entries=await _count(store, target) if target not in missing else None,
         ranges=len(stored),
@@ -118,6 +152,7 @@ async def status(store: Store, layout: Layout, projection: Projection, *, now: f
         oldest_deadletter=oldest,
         deferred=deferred,
         oldest_deferred=oldest_deferred,
+        fan_outs=FanOutStatus.of(jobs, now),
         alarm=alarm,
         audit=await _audit(store, layout, projection, now) if not missing else None,
         tally=tally,
@@ -132,9 +167,7 @@ async def _waiting(items: DeadLetters | Deferred, now: float, there: bool) -> tu
     return count, None if oldest is None else max(0.0, now - oldest)
 
 
-def _health(
-    missing: tuple[Container, ...], alarm: Raised | None, stored: list[Checkpoint], pending: list[float]
-) -> Health:
+def _health(missing: tuple[Container, ...], alarm: Raised | None, stored: list[Checkpoint], pending: bool) -> Health:
     if missing:
         return Health.MISSING
     if alarm:

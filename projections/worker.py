@@ -171,6 +171,16 @@ class Engine:
         return results
 
 
+async def open_fan_out(store: Store, layout: Layout, header: Header) -> FanOut:
+    """What carries out the fan-outs of a reference.
+
+    Raises:
+        MissingContainerError, UnsafeError: the containers are not as they should be.
+    """
+    entries = await Engine.open(store, layout, header.embed)
+    return (await Engine.open(store, layout, header)).fan_out(store, layout, entries)
+
+
 def _writer(projection: Projection) -> type[Writer]:
     """The kind of writer that a kind of projection needs."""
     kinds: dict[type[Projection], type[Writer]] = {Aggregate: AggregateWriter, Embed: EmbedWriter, Header: HeaderWriter}

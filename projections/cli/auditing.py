@@ -18,11 +18,12 @@ from projections.cli.console import emit, out, table
 from projections.cli.logs import log_to_stderr
 from projections.cli.session import FOUND_WRONG, GOOD, SIGNALLED, AsJson, Session, complete, named, opened, stopping
 from projections.declare import Projection
+from projections.embed import Header
 from projections.errors import ProjectionsError, TransientError
 from projections.feed import LostRangeError
 from projections.provision import Layout
 from projections.store import Store
-from projections.worker import Engine, Worker
+from projections.worker import Engine, Worker, open_fan_out
 
 log = logging.getLogger("projections")
 
@@ -112,6 +113,8 @@ async def _audited(session: Session, projection: Projection, behind: float, stop
         error.message = "another audit is at work on it"
         error.hint = "a running worker audits by itself: leave it to that one, or run the worker with --no-audit"
         raise
+    if isinstance(projection, Header) and not stop():  # a header that was repaired
+        await (await open_fan_out(session.store, session.layout, projection)).run(stop)
     return Audited(projection, report, time.monotonic() - started)
 
 

@@ -84,6 +84,7 @@ def status_table(found: list[Status]) -> Any:
             _audited(one),
             ", ".join(f"{name} {count:,}" for name, count in sorted(one.tally.outcomes.items()))
             + "".join(f"; no {container}" for container in one.missing)
+            + (f"; {one.fan_outs}" if one.fan_outs else "")
             + (f"; alarm: {one.alarm.items:,} in a row parked ({one.alarm.error})" if one.alarm else ""),
         )
         for one in found

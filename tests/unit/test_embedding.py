@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import contextlib
+import io
+import time
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from projections.batches import Write
+from projections.cli.health import status_table
 from projections.declare import Catalog, Source, Target
-from projections.embed import Embed, Reference
+from projections.embed import Embed, Header, Reference
 from projections.embedding import HeaderWriter
 from projections.errors import CatalogError
+from projections.fanout import Job
 from projections.functions import TriggeredWorker
+from projections.identity import Identity
 from projections.keys import Key
 from projections.memory import MemoryStore
 from projections.provision import Layout, initialise
 from projections.settings import Settings
+from projections.status import Health, Status, status
 from projections.store import Container, Document, Upsert
 from projections.triggers import triggers
 from projections.worker import Worker
@@ -153,6 +160,32 @@ def test_a_reference_that_cannot_be_is_refused(fields, message):
 def test_an_embed_that_feeds_what_it_refers_to_is_refused():
     with pytest.raises(CatalogError, match="feeds its own source"):
         Catalog(projections=(library(target=Target(container="authors")),))
+
+
+async def test_status_tells_of_fan_outs_under_way():
+    store = await opened()
+    await run(store)
+    [header] = LAYOUT.catalog.projections[0].parts
+    assert isinstance(header, Header)
+    identity = Identity(Key.of("a1"), "a1")
+    begun = Job(identity, "b~0", 400, 58_000, int(time.time()) - 60)
+    partition = f"{header.full_name}|fanout"
+    await store.write(LAYOUT.state, Key.of(partition), [Upsert(begun.to_stored(partition))])
+    found = await status(store, LAYOUT, header)
+    assert found.health is Health.BEHIND
+    assert str(found.fan_outs) == "1 fan-out under way, 400 of 58,000 entries"
+    assert found.fan_outs
+    assert 55 < found.fan_outs.oldest < 90
+    assert found.to_json()["fanOuts"]["jobs"] == 1
+    assert "58,000" in rendered([found])
+    await run(store)  # whoever comes carries it out
+    assert (await status(store, LAYOUT, header)).fan_outs is None
+
+
+def rendered(found: list[Status]) -> str:
+    console = Console(width=300, record=True, file=io.StringIO())
+    console.print(status_table(found))
+    return console.export_text()
 
 
 # in the Functions app

@@ -13,7 +13,8 @@ import typer
 
 import projections
 from projections.cli.app import app
-from projections.declare import Catalog, Index, Target
+from projections.declare import Catalog, Custom, Index, Target
+from projections.embed import Embed, Reference
 from projections.provision import Layout, own
 from projections.settings import Settings
 from projections.store import Container
@@ -86,7 +87,7 @@ def test_every_key_of_host_json_is_explained() -> None:
         assert any(leaf == row or leaf.startswith(row + ".") for row in rows), leaf
 
 
-@pytest.mark.parametrize("declaration", [Index, Target, Catalog])
+@pytest.mark.parametrize("declaration", [Index, Custom, Embed, Reference, Target, Catalog])
 def test_every_declared_field_is_in_the_readme(declaration: Any) -> None:
     section = README[README.index("## Declaring projections") : README.index("## Commands")]
     for name in declaration.model_fields:

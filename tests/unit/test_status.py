@@ -81,7 +81,7 @@ async def test_for_programs() -> None:
     assert 89 <= found.oldest_deadletter <= 92
     assert replace(found, oldest_deadletter=90.0).to_json() == {
         "projection": "by-status", "version": 1, "target": "db/by-status", "health": "ok", "missing": [], "entries": 1,
-        "ranges": 1, "gap": "0", "lagSeconds": 0.0, "deadLetters": 1,
+        "ranges": 1, "gap": "0", "lagSeconds": 0.0, "deadLetters": 1, "fanOuts": None,
         "oldestDeadLetterSeconds": 90.0, "deferred": 0, "oldestDeferredSeconds": None, "alarm": None, "audit": None,
         "outcomes": {"parked": 1, "skipped": 1, "written": 1},
         "reasons": {"parked: ItemError": 1, "skipped: missing key": 1},
