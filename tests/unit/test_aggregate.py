@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +17,7 @@ from projections.entries import Rules, Wanted, document, wanted
 from projections.errors import CatalogError, ItemError
 from projections.gsi.obstacles import obstacles
 from projections.keys import Key
-from projections.measures import MOST_VALUES, Avg, Count, Distinct, Max, Min, Sum
+from projections.measures import MOST_TEXT, MOST_VALUES, Avg, Count, Distinct, Max, Min, Sum
 from projections.provision import Layout, expiry_problems, target
 from projections.store import Container, Description
 from projections.strategies import Concat, HashSuffix, RandomSuffix, TimeBucket
@@ -238,3 +240,18 @@ def test_no_native_index_does_it() -> None:
 
 def test_keys_are_typed() -> None:
     assert [e.place.key for e in made(aggregate(), status=7.0).entries] == [Key.of(7)]
+
+
+def test_the_example_in_the_readme_is_one() -> None:
+    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    [code] = re.findall(r"```python\n(from projections import Aggregate.*?)```", readme, re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(code, names)
+    order = {"customerId": "c1", "createdAt": "2026-11-30", "total": 0.1, "lines": [{"product": "a", "quantity": 2}]}
+    by_month, sold = ([e.place.key.values for e in made(names[n], **order).entries] for n in ("by_month", "sold"))
+    assert (by_month, sold) == ([("c1", "2026-11")], [("a",)])
+    section = readme[readme.index("### Aggregates") : readme.index("### Keys")]
+    for measure in (Avg, Count, Distinct, Max, Min, Sum):
+        assert f"`{measure.__name__}(" in section
+    assert f"{MOST_VALUES} of one item" in section
+    assert f"up to {MOST_TEXT} characters" in section
