@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -211,6 +211,7 @@ class Worker:
         self._poll = poll_seconds
         self._on_progress = on_progress or (lambda _: None)
         self._stopping = asyncio.Event()
+        self._fan_outs: dict[str, list[FanOut]] = {}  # by the Embed
         self.alarms: dict[str, AlarmError] = {}  # of projections that have stopped; the others go on
         self.progress = {projection.name: Progress(projection, Tally()) for projection in self._projections}
 
@@ -227,12 +228,13 @@ class Worker:
         """
         engines = [await Engine.open(self._store, self._layout, projection) for projection in self._projections]
         by_name = {engine.projection.full_name: engine for engine in engines}
+        for engine in engines:
+            if isinstance(engine.projection, Header):
+                embed = engine.projection.embed.full_name
+                fan_out = engine.fan_out(self._store, self._layout, by_name[embed])
+                self._fan_outs.setdefault(embed, []).append(fan_out)
+        fan_outs = [fan_out for of_one in self._fan_outs.values() for fan_out in of_one]
         readers = [reader for engine in engines for reader in await self._readers(engine, until_caught_up)]
-        fan_outs = [
-            engine.fan_out(self._store, self._layout, by_name[engine.projection.embed.full_name])
-            for engine in engines
-            if isinstance(engine.projection, Header)
-        ]
         tasks = [asyncio.create_task(reader.run()) for reader in readers]
         reading = list(tasks)
         if not until_caught_up:
@@ -291,6 +293,15 @@ class Worker:
         progress = self.progress[engine.projection.name]
         rests_on = [self.progress[part.name] for part in engine.projection.parts]
 
+        async def fan_out_first() -> None:
+            """Those of new headers, to which nothing refers yet: later each would look at all its entries."""
+            async with fan_out_lock:
+                for fan_out in self._fan_outs.get(engine.projection.full_name, ()):
+                    with suppress(TransientError):  # the rest has its turn in any case
+                        await fan_out.run(self._stopping.is_set)
+
+        fan_out_lock = asyncio.Lock()
+
         def report(feed_range: str, results: list[Result], caught_up: bool) -> None:
             progress.tally.add(results)
             (waiting.discard if caught_up else waiting.add)(feed_range)
@@ -301,7 +312,7 @@ class Worker:
 
         return [
             _RangeReader(self._store, self._layout, engine, checkpoints, checkpoint, self._page_size, self._poll,
-                         self._stopping, until_caught_up, report, self.alarms, rests_on)
+                         self._stopping, until_caught_up, report, self.alarms, rests_on, fan_out_first)
             for checkpoint in loaded
         ]  # fmt: skip
 
@@ -322,6 +333,7 @@ class _RangeReader:
     report: Callable[[str, list[Result], bool], None]
     alarms: dict[str, AlarmError]
     rests_on: list[Progress]
+    fan_out_first: Callable[[], Awaitable[None]]
 
     async def run(self) -> None:
         await self._wait_for_headers()
@@ -358,6 +370,7 @@ class _RangeReader:
             await asyncio.wait([stopped, *reached], timeout=1.0, return_when=asyncio.FIRST_COMPLETED)
         for one in (*reached, stopped):
             one.cancel()
+        await self.fan_out_first()
 
     async def _read_to_end(self) -> bool:
         """Apply what there is, page by page; whether there was anything."""
