@@ -413,7 +413,8 @@ class Shop:
         if self._pages:
             page = self.chance.choice(self._pages)
             self.tale.append(f"again {[c.lsn for c in page]}")
-            await self._apply(self.chance.randrange(2), page, beside=False)
+            done = await self._apply(self.chance.randrange(2), page, beside=False)
+            self.trouble.overtaken_and_killed |= not done  # who gives up for good on a state of old is as good as dead
 
     async def race(self) -> None:
         """The lease of a range moves while a page is at its old owner. There may be a replay; the source may go on."""
