@@ -9,13 +9,15 @@ from collections.abc import Iterator
 from typing import Any
 
 from tests.prove.report import Part
-from tests.simulation import adversity, till
+from tests.simulation import adversity, till, town
 from tests.simulation.adversity import Found, run
 
 CHUNK = 200
 STEPS = 25
-SHARE = 5
-"""Of so many histories one has totals."""
+KINDS: dict[str, tuple[Any, int]] = {
+    "": (adversity.history, 1), " with totals": (till.history, 5), " with copies": (town.history, 5)
+}  # fmt: skip
+"""What the histories are of: an Index, an Aggregate, an Embed; of so many histories of an Index there is one."""
 
 
 def shortest(history: Any, seed: int) -> Found:
@@ -27,9 +29,9 @@ def shortest(history: Any, seed: int) -> Found:
     return run(history(seed))
 
 
-def _chunk(task: tuple[bool, range]) -> tuple[int, list[str], Counter[str], float]:
-    totals, seeds = task
-    history = till.history if totals else adversity.history
+def _chunk(task: tuple[str, range]) -> tuple[int, list[str], Counter[str], float]:
+    kind, seeds = task
+    history, _ = KINDS[kind]
     began = time.process_time()
     wrong, counted = [], Counter[str]()
     for seed in seeds:
@@ -44,15 +46,15 @@ def _chunk(task: tuple[bool, range]) -> tuple[int, list[str], Counter[str], floa
 
 
 def prove(advance: Any, *, processes: int, seed: int, number: int) -> Iterator[Part]:
-    """Run so many histories of an Index, and fewer of an Aggregate."""
-    yield _histories(advance, processes, seed, number, totals=False)
-    yield _histories(advance, processes, seed, number // SHARE, totals=True)
+    """Run so many histories of an Index, and fewer of an Aggregate and an Embed."""
+    for kind, (_, share) in KINDS.items():
+        yield _histories(advance, processes, seed, number // share, kind)
 
 
-def _histories(advance: Any, processes: int, seed: int, number: int, *, totals: bool) -> Part:
-    part, counted = Part("random histories" + (" with totals" if totals else "")), Counter[str]()
+def _histories(advance: Any, processes: int, seed: int, number: int, kind: str) -> Part:
+    part, counted = Part(f"random histories{kind}"), Counter[str]()
     first = seed * 1_000_000_000
-    chunks = [(totals, range(n, min(n + CHUNK, first + number))) for n in range(first, first + number, CHUNK)]
+    chunks = [(kind, range(n, min(n + CHUNK, first + number))) for n in range(first, first + number, CHUNK)]
     with multiprocessing.get_context("spawn").Pool(processes) as pool:
         for runs, wrong, found, seconds in pool.imap_unordered(_chunk, chunks):
             part.runs += runs

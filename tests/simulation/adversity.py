@@ -86,6 +86,18 @@ class Weather:
     lag: int = 0  # how many writes a replica is behind
     dies_at: int | None = None  # the number of the call at which the worker is killed
 
+    @staticmethod
+    def of(climate: str, chance: random.Random) -> Weather:
+        """As it may be in a climate."""
+        bad = chance.random() < 0.5
+        return Weather(
+            fails=chance.choice((0.1, 0.3)) if bad and climate in ("busy", "all") else 0.0,
+            lost=chance.choice((0.0, 0.5, 1.0)),
+            stalls=chance.choice((0.0, 0.0, 0.1)),
+            lag=chance.choice((1, 3)) if bad and climate in ("lagging", "all") else 0,
+            dies_at=chance.randint(1, 20) if chance.random() < 0.3 and climate in ("deadly", "all") else None,
+        )
+
 
 FAIR: Final = Weather()
 
@@ -383,15 +395,7 @@ class Shop:
         return page
 
     def _weather(self, *, beside: bool) -> Weather:
-        chance, climate = self.chance, self.climate
-        bad = chance.random() < 0.5
-        weather = Weather(
-            fails=chance.choice((0.1, 0.3)) if bad and climate in ("busy", "all") else 0.0,
-            lost=chance.choice((0.0, 0.5, 1.0)),
-            stalls=chance.choice((0.0, 0.0, 0.1)),
-            lag=chance.choice((1, 3)) if bad and climate in ("lagging", "all") else 0,
-            dies_at=chance.randint(1, 20) if chance.random() < 0.3 and climate in ("deadly", "all") else None,
-        )
+        weather = Weather.of(self.climate, self.chance)
         self.trouble.lag |= weather.lag > 0
         self.tale.append(f"  {weather}{' beside another one' if beside else ''}")
         return weather

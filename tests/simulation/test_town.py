@@ -10,8 +10,8 @@ import pytest
 from projections.batches import Write
 from projections.embedding import EmbedWriter, HeaderWriter
 from projections.writer import Attempt, Writer
-from tests.simulation.adversity import run
-from tests.simulation.town import Found, history
+from tests.simulation.adversity import Found, run
+from tests.simulation.town import history
 
 FIRST = random.randrange(10**6)
 """Other histories every time; a failure names its seed and tells its tale."""

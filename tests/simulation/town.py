@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import Counter
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -30,7 +31,19 @@ from projections.states import fresh, present
 from projections.store import Container, Delete, Description, Document, Upsert
 from projections.version import Version
 from projections.writer import Places, Writer
-from tests.simulation.adversity import CLIMATES, FAIR, PAUSES, START, Between, Log, Trouble, Weather, content, logged
+from tests.simulation.adversity import (
+    CLIMATES,
+    FAIR,
+    PAUSES,
+    START,
+    Between,
+    Found,
+    Log,
+    Trouble,
+    Weather,
+    content,
+    logged,
+)
 
 BOOKS, AUTHORS, TARGET, REFS, STATE, LETTERS = (
     Container("db", name) for name in ("books", "authors", "library", "library-refs", "state", "letters")
@@ -180,15 +193,7 @@ class Town:
     # the work
 
     def _weather(self, *, beside: bool) -> Weather:
-        chance, climate = self.chance, self.climate
-        bad = chance.random() < 0.5
-        weather = Weather(
-            fails=chance.choice((0.1, 0.3)) if bad and climate in ("busy", "all") else 0.0,
-            lost=chance.choice((0.0, 0.5, 1.0)),
-            stalls=chance.choice((0.0, 0.0, 0.1)),
-            lag=chance.choice((1, 3)) if bad and climate in ("lagging", "all") else 0,
-            dies_at=chance.randint(1, 20) if chance.random() < 0.3 and climate in ("deadly", "all") else None,
-        )
+        weather = Weather.of(self.climate, self.chance)
         self.trouble.lag |= weather.lag > 0
         self.tale.append(f"  {weather}{' beside others' if beside else ''}")
         return weather
@@ -279,12 +284,12 @@ class Town:
                     await writer.apply([change.state for change in page])
         await hand.fan_out()
 
-    async def audit(self) -> None:
+    async def audit(self) -> list[Result]:
         hand = Hand(self)
         for writer in hand.headers.values():
             await writer.apply(await fresh(self.store, AUTHORS, list(self.authors.changes)), audit=True)
         await hand.fan_out()
-        await hand.books.apply(await fresh(self.store, BOOKS, list(self.books.changes)), audit=True)
+        return await hand.books.apply(await fresh(self.store, BOOKS, list(self.books.changes)), audit=True)
 
     async def documents(self, container: Container) -> list[Document]:
         return [doc async for page in self.store.query(container, "SELECT * FROM c", {}) for doc in page]
@@ -320,19 +325,6 @@ STEPS: Final = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Found:
-    """What one history came to."""
-
-    wrong: str | None
-    climate: str
-    audited_first: bool
-    tale: tuple[str, ...]
-
-    def __str__(self) -> str:
-        return "\n   ".join([f"{self.wrong} after", *self.tale])
-
-
 async def history(seed: int, *, at_most: int | None = None, **writers: Any) -> Found:
     """One random history to its end, or its first steps."""
     town = Town(seed, **writers)
@@ -346,4 +338,5 @@ async def history(seed: int, *, at_most: int | None = None, **writers: Any) -> F
         await town.audit()
         wrong = await town.difference()
         wrong = wrong and f"after audit: {wrong}"
-    return Found(wrong, town.climate, bool(town.trouble), tuple(town.tale))
+    outcomes = Counter(result.outcome.value for result in await town.audit())
+    return Found(seed, wrong, town.climate, bool(town.trouble), len(town.books.changes), outcomes, tuple(town.tale))
