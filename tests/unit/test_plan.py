@@ -206,6 +206,16 @@ def test_what_is_leaving_is_stored_by_its_number_among_the_entries():
     assert placement_from(document | {"_etag": "p1"}) == before
 
 
+def test_a_copy_that_may_be_newer_than_the_known_header_is_doubted():
+    """The item side never puts an older copy over a newer one: it asks first."""
+    known, newer = Version('"h1"', 10), Version('"h2"', 20)
+    there = {place("x"): replace(stored(), inputs={"by|a": newer})}
+    wanted = replace(entry("x"), inputs={"by|a": known})
+    assert decide(facts(wanted, placement=record("x"), stored=there), NOW) == Confirm(looks_older=True)
+    same = replace(entry("x"), inputs={"by|a": newer})
+    assert decide(facts(same, placement=record("x"), stored=there), NOW) == Nothing()
+
+
 def test_what_was_put_before_counts_as_listed_while_it_is_there():
     there = {place("x"): stored(), place("y"): stored(etag="t2")}
     decision = decide(facts(entry("x"), placement=record("x"), stored=there, put={place("y")}), NOW)

@@ -16,7 +16,7 @@ from projections.memory import MemoryStore
 from projections.outcomes import Outcome
 from projections.store import Container, Description, Document, Upsert
 from projections.version import Version
-from projections.writer import Places, UnfinishedError, Writer
+from projections.writer import Places, UnfinishedError, Writer, _stored
 from tests.support import index
 
 SOURCE, TARGET, STATE, LETTERS = (Container("db", name) for name in ("orders", "p", "state", "letters"))
@@ -24,13 +24,8 @@ PLACE = Key.of("s1")
 
 
 async def test_a_letter_of_a_call_that_was_cut_off_goes_when_the_item_has_been_mended() -> None:
-    failing: set[Container] = set()
-
-    async def before(name: str, container: Container) -> None:
-        if container in failing and name == "write":
-            raise TransientError("busy")
-
-    store = await opened(before)
+    failing = Failing("write")
+    store = await opened(failing)
     writer = writer_of(store)
 
     bad = await changed(store, {"id": "o1", "shop": "s1", "status": {}})
@@ -47,13 +42,8 @@ async def test_a_letter_of_a_call_that_was_cut_off_goes_when_the_item_has_been_m
 
 
 async def test_a_letter_that_could_not_be_taken_away_goes_the_next_time() -> None:
-    failing: set[Container] = set()
-
-    async def before(name: str, container: Container) -> None:
-        if container in failing and name == "write":
-            raise TransientError("busy")
-
-    store = await opened(before)
+    failing = Failing("write")
+    store = await opened(failing)
     writer = writer_of(store)
     bad = await changed(store, {"id": "o1", "shop": "s1", "status": {}})
     failing.add(STATE)
@@ -72,13 +62,8 @@ async def test_a_letter_that_could_not_be_taken_away_goes_the_next_time() -> Non
 
 async def test_a_look_at_the_source_that_a_call_owes_is_taken_by_the_next() -> None:
     """Else what it wrote of a state that is no longer would count as in place."""
-    failing: set[Container] = set()
-
-    async def before(name: str, container: Container) -> None:
-        if container in failing and name == "read":
-            raise TransientError("busy")
-
-    store = await opened(before)
+    failing = Failing("read")
+    store = await opened(failing)
     writer = writer_of(store)
     outdated = await changed(store, {"id": "o1", "shop": "s1", "status": "open"})
     failing.add(SOURCE)
@@ -112,6 +97,27 @@ async def test_that_look_is_owed_also_by_a_call_that_had_started_again() -> None
     await writer.apply([outdated])
 
     assert [entry["status"] for entry in await documents(store, TARGET)] == ["paid"]
+
+
+def test_what_an_entry_was_made_from_is_read_with_it() -> None:
+    header = Version('"h"', 7)
+    mark = {"etag": '"e"', "ts": 9, "hash": "h", "inputs": {"by|a": header.to_stored()}}
+    document = {"id": "x", "_etag": "t", "_source": mark}
+    stored = _stored(document, mark)
+    assert stored.inputs == {"by|a": header}
+    assert stored.document is document
+
+
+class Failing(set[Container]):
+    """The containers that are too busy for calls of one kind."""
+
+    def __init__(self, call: str) -> None:
+        super().__init__()
+        self._call = call
+
+    async def __call__(self, name: str, container: Container) -> None:
+        if container in self and name == self._call:
+            raise TransientError("busy")
 
 
 async def opened(before: Any) -> MemoryStore:
