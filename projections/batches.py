@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias
 
 from projections.errors import FatalError, ProjectionsError, TooLargeError
 from projections.keys import Key
-from projections.store import Container, Delete, Operation, Store, WriteError
+from projections.store import Container, Delete, Operation, Patch, Store, WriteError
 
 MAX_OPERATIONS: Final = 100
 """facts.md 36: operations in a transactional batch."""
@@ -98,4 +98,7 @@ def _cut(writes: Sequence[Write]) -> Iterator[list[int]]:
 
 def _size(operation: Operation) -> int:
     """Bytes on the wire: the SDK escapes what is not ASCII."""
-    return 200 if isinstance(operation, Delete) else len(json.dumps(operation.document)) + 200
+    if isinstance(operation, Delete):
+        return 200
+    body = operation.operations if isinstance(operation, Patch) else operation.document
+    return len(json.dumps(body)) + 200

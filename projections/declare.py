@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, InstanceOf, ValidationError, model_validator
 
 from projections.errors import CatalogError
+from projections.flows import Flow, loops
 from projections.keys import Plain, Strategy, parse_path, plain, strategy
 
 RuleName: TypeAlias = Literal["skip", "keep", "deadletter"]
@@ -179,8 +180,22 @@ class Projection(Declaration):
     @property
     def container(self) -> str:
         """The target container's name."""
+        return self._own_container
+
+    @property
+    def _own_container(self) -> str:
         named = self.target.container or self.name
         return named if self.version == 1 else f"{named}-v{self.version}"
+
+    @property
+    def flows(self) -> tuple[Flow, ...]:
+        """What in its sources changes what in its target."""
+        return tuple(Flow(source) for source in self.sources)
+
+    @property
+    def fills_source(self) -> bool:
+        """Whether it has no target: what it makes goes into the items of its source."""
+        return False
 
     @property
     def sources(self) -> tuple[Source, ...]:
@@ -194,7 +209,7 @@ class Projection(Declaration):
 
     @model_validator(mode="after")
     def _key_can_be_stored(self) -> Projection:
-        for key in map(parse_path, self.key.copied):
+        for key in map(parse_path, () if self.fills_source else self.key.copied):
             if key == ("id",):
                 raise ValueError(
                     "key: /id is the entry's own id; use the path of another field, or let it be the last level of "
@@ -310,35 +325,54 @@ class Catalog(Declaration):
     @model_validator(mode="after")
     def _consistent(self) -> Catalog:
         _unique([p.full_name for p in self.projections], "two projections are called {}; give each its own name")
-        _unique([self._place(p.target.database, p.container) for p in self.projections],
+        places = [(self._place(p.target.database, p.container), p.fills_source) for p in self.projections]
+        filled = {place for place, fills in places if fills}
+        _unique([*filled, *(place for place, fills in places if not fills)],
                 "two projections write to the container {}; give each its own target")  # fmt: skip
+        copied = [{f"{self._place(p.target.database, p.container)}: /{flow.into}" for flow in p.flows if flow.into}
+                  for p in self.projections]  # fmt: skip
+        _unique([place for places in copied for place in places],
+                "two projections copy into the same property, {}; choose another name of a reference")  # fmt: skip
         if STORES_OWN.fullmatch(self.reserved):
             raise ValueError(f"reserved: {self.reserved} is the store's own; choose another name")
         return self
 
     @model_validator(mode="after")
-    def _no_loops(self) -> Catalog:
-        """A projection that feeds itself, directly or through others, would never come to rest."""
-        place = self._place
-        feeds = {
-            place(p.target.database, p.container): {place(source.database, source.container) for source in p.sources}
-            for p in self
-        }
-        shared = {place(None, name) for name in (self.state, self.deadletters, self.leases)}
+    def _none_of_the_workers_own(self) -> Catalog:
+        shared = {self._place(None, name) for name in (self.state, self.deadletters, self.leases)}
         for projection in self:
-            start = place(projection.target.database, projection.container)
-            if start in shared or feeds[start] & shared:
+            target = self._place(projection.target.database, projection.container)
+            if shared & {target, *(self._place(source.database, source.container) for source in projection.sources)}:
                 raise ValueError(
                     f"projection {projection.name}: source or target is one of the worker's own containers"
                 )
-            reached = feeds[start]
-            for _ in feeds:
-                reached = reached.union(*(feeds.get(step, ()) for step in reached))
-            if start in reached:
-                raise ValueError(
-                    f"projection {projection.name}: its target {projection.container} feeds its own source; "
-                    "write to another container"
+        return self
+
+    @model_validator(mode="after")
+    def _no_loops(self) -> Catalog:
+        """A projection that feeds itself, directly or through others, would never come to rest."""
+        flows = {
+            projection.name: [
+                flow.between(
+                    self._place(flow.source.database, flow.source.container),
+                    self._place(projection.target.database, projection.container),
                 )
+                for flow in projection.flows
+            ]
+            for projection in self
+        }
+        for projection in self:
+            if not loops(flows[projection.name], [flow for each in flows.values() for flow in each]):
+                continue
+            if projection.fills_source:
+                raise ValueError(
+                    f"projection {projection.name}: what it copies changes with its own copies, and it would never "
+                    "come to rest; copy other fields"
+                )
+            raise ValueError(
+                f"projection {projection.name}: its target {projection.container} feeds its own source; "
+                "write to another container"
+            )
         return self
 
     def _place(self, database: str | None, container: str) -> str:

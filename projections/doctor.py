@@ -172,6 +172,8 @@ async def examine_containers(store: Store, layout: Layout) -> AsyncIterator[Find
         target = await store.describe(layout.target(projection))
         for finding in _source(layout.source(projection), source, projection):
             yield finding
+        if projection.fills_source:
+            continue
         for finding in _target(layout.target(projection), target, source, projection):
             yield finding
         harm = target and source and any(expiry_problems(target, projection, source))

@@ -10,12 +10,15 @@ from pydantic import BeforeValidator, Field, InstanceOf, model_validator
 
 from projections.declare import Declaration, PathField, Projection, SoftDelete, Source, Target, _field_path
 from projections.errors import AskError
+from projections.flows import Flow
 from projections.keys import Key, KeyValue, Owner, parse_path
 
 REF: Final = "ref"
 """The partition key of a refs container: `<reference>|<entry id of the referenced item>`."""
 HEADER_ID: Final = "header"
 """Of the document with the copied fields. Ids of back-references have a "~" in them."""
+MOST_IN_PLACE: Final = 10
+"""facts.md 25: operations in a patch."""
 # Read by id within a logical partition, and nothing else is asked for.
 REFS_INDEXING: Final[dict[str, Any]] = {
     "indexingMode": "consistent",
@@ -27,6 +30,11 @@ REFS_INDEXING: Final[dict[str, Any]] = {
 
 def _paths(value: Any) -> tuple[str, ...]:
     return tuple(map(_field_path, value if isinstance(value, list | tuple) else (value,)))
+
+
+def _tops(paths: Sequence[str]) -> frozenset[str]:
+    """The properties at the top of an item that paths lead through."""
+    return frozenset(parse_path(path)[0] for path in paths)
 
 
 Paths: TypeAlias = Annotated[tuple[str, ...], BeforeValidator(_paths)]
@@ -54,6 +62,11 @@ class Reference(Declaration):
     def keys(self) -> tuple[str, ...]:
         """The paths of the referenced item's partition key values in the embedding item."""
         return (self.id,) if self.key is None else self.key
+
+    def may_have_made(self, value: Any) -> bool:
+        """Whether a value looks like a copy that this reference makes."""
+        fields = {"id", *(parse_path(path)[0] for path in self.fields)}
+        return isinstance(value, Mapping) and isinstance(value.get("id"), str) and value.keys() <= fields
 
     @model_validator(mode="after")
     def _fits(self) -> Reference:
@@ -96,7 +109,8 @@ class Embed(Projection):
     """The item, and under the name of each reference a copy of fields of the item it refers to.
 
     Where the reference's `id` has "*" that is a list of copies, in the order of the item's list. When a referenced item
-    changes, every entry with a copy of it is brought up to date: the fan-out.
+    changes, every entry with a copy of it is brought up to date: the fan-out. With `in_place` there are no entries: the
+    copies go into the items of the source themselves.
     """
 
     references: Annotated[dict[str, InstanceOf[Reference]], Field(min_length=1)]
@@ -104,6 +118,19 @@ class Embed(Projection):
     exclude: tuple[PathField, ...] = ()
     fan_out_ru_per_second: float | None = Field(default=None, gt=0)  # that a fan-out may use; None: no cap
     fan_out_warning: int = Field(default=10_000, ge=1)  # entries of one referenced item, above which there is a warning
+    in_place: bool = False  # the copies go into the items themselves; there is no target
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_the_source(cls, fields: Any) -> Any:
+        """In place, where an item is, is not for the projection to say."""
+        source = fields.get("source") if isinstance(fields, dict) else None
+        if not isinstance(source, Source) or not fields.get("in_place"):
+            return fields
+        for name in ("key", "target", "include", "exclude"):
+            if name in fields:
+                raise ValueError(f"{name}: with in_place the items stay where and what they are; leave it out")
+        return {**fields, "key": source.key.paths, "target": Target(database=source.database)}
 
     @model_validator(mode="after")
     def _fits(self) -> Embed:
@@ -111,20 +138,44 @@ class Embed(Projection):
             raise ValueError("give include or exclude, not both")
         if self.placement == "append_only":
             raise ValueError("placement: back-references have to be removed; use tracked")
+        if self.in_place and len(self.references) > MOST_IN_PLACE:
+            raise ValueError(f"references: {MOST_IN_PLACE} at most with in_place, which a single patch can write")
         for name, reference in self.references.items():
             if not name or name in ("id", "ttl") or name.startswith("_") or "/" in name or "|" in name:
                 raise ValueError(f"references: copies cannot be kept under {name!r}; choose another name")
             taken = {parse_path(path)[0] for path in (reference.id, *reference.keys)}
             if name in taken and self.include is None and f"/{name}" not in self.exclude:
-                raise ValueError(f"references: the item itself has /{name}; choose another name, or exclude it")
+                remedy = "choose another name" if self.in_place else "choose another name, or exclude it"
+                raise ValueError(f"references: the item itself has /{name}; {remedy}")
             if any(parse_path(path)[0] == name for path in self.key.paths):
                 raise ValueError(f"references: {name} is where the key is kept; choose another name")
         return self
 
     @property
+    def container(self) -> str:
+        return self.source.container if self.in_place else self._own_container
+
+    @property
     def refs_container(self) -> str:
         """The refs container's name: headers and back-references."""
-        return f"{self.container}-refs"
+        return f"{self._own_container}-refs"
+
+    @property
+    def fills_source(self) -> bool:
+        return self.in_place
+
+    @property
+    def flows(self) -> tuple[Flow, ...]:
+        if not self.in_place:
+            return super().flows
+        return tuple(
+            flow
+            for name, reference in self.references.items()
+            for flow in (
+                Flow(reference.source, _tops(reference.fields), name),
+                Flow(self.source, _tops((reference.id, *reference.keys)), name),
+            )
+        )
 
     @property
     def sources(self) -> tuple[Source, ...]:

@@ -9,14 +9,17 @@ newer header when it looks again, or the fan-out finds the back-reference and ha
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from projections.batches import Write
 from projections.embed import Embed
-from projections.entries import State
+from projections.entries import Filling, State
 from projections.errors import ItemError
 from projections.fanout import Jobs
 from projections.identity import Place
+from projections.outcomes import Outcome
 from projections.references import HeaderState, uses
+from projections.store import Patch
 from projections.writer import Attempt, Writer
 
 
@@ -55,6 +58,43 @@ class EmbedWriter(Writer):
             return list(dict.fromkeys(use.header for use in uses(self._projection, state.item)))
         except ItemError:
             return []  # it is going to be parked for that
+
+
+class InPlaceWriter(EmbedWriter):
+    """Keeps copies in the items themselves.
+
+    They are put in when every back-reference is there, and only into the very state that they were made for: whoever
+    writes the item meanwhile, the user or another worker, is not overwritten. The feed then shows the item once more,
+    and nothing is left to do.
+    """
+
+    async def _finish(self, attempts: list[Attempt]) -> None:
+        await self._fill([attempt for attempt in attempts if attempt.want.filling])
+        await self._start_again([attempt for attempt in attempts if attempt.failed and not attempt.error])
+        await super()._finish([attempt for attempt in attempts if not attempt.failed])
+
+    async def _fill(self, attempts: list[Attempt]) -> None:
+        writes = []
+        for attempt in attempts:
+            filling, etag, identity = attempt.want.filling, attempt.state.version.etag, attempt.identity
+            assert filling
+            assert etag
+            attempt.wrote = True
+            patch = Patch(identity.id, etag, filling.values, filling.removed)
+            writes.append((attempt, Write(identity.key, patch)))
+        etags = await self._write(self._places.source, writes)
+        for attempt, etag in zip(attempts, etags, strict=True):
+            if etag is not None:
+                attempt.state = _filled(attempt.state, attempt.want.filling, etag)
+                attempt.outcome = Outcome.WRITTEN
+
+
+def _filled(state: State, filling: Filling | None, etag: str) -> State:
+    """The state that a patch has made of another one. Its time is not known, and not before that one's."""
+    assert state.item is not None
+    assert filling
+    kept = {name: value for name, value in state.item.items() if name not in filling.removed}
+    return State(state.identity, replace(state.version, etag=etag), kept | dict(filling.values))
 
 
 def _same(one: HeaderState | None, other: HeaderState | None) -> bool:

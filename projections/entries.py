@@ -16,7 +16,7 @@ from projections.embed import REF, Embed, Header
 from projections.errors import ItemError, TooLargeError
 from projections.identity import Element, Identity, Place
 from projections.keys import UNDEFINED, Key, Owner, at, fitting, parse_path, problem
-from projections.references import HeaderState, Use, copies, uses
+from projections.references import HeaderState, Use, copies, filled, uses
 from projections.rows import Row, rows
 from projections.totals import contribution
 from projections.version import Version
@@ -62,12 +62,21 @@ class Entry:
 
 
 @dataclass(frozen=True)
+class Filling:
+    """Copies to set in the item itself, and properties that have to go, since they have none any more."""
+
+    values: Mapping[str, Any]
+    removed: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Wanted:
     """The entries an item should own now, and why there are none if there are none."""
 
     entries: tuple[Entry, ...] = ()
     skip: Skip | None = None
     notes: tuple[str, ...] = ()
+    filling: Filling | None = None  # of an Embed in place, where the item's copies are not as they should be
 
 
 @dataclass(frozen=True)
@@ -128,12 +137,16 @@ def _embedded(
     assert state.item is not None
     made = uses(projection, state.item)
     copied, versions = copies(projection, made, headers)
+    expires = _expires(rules, state.item)
+    places = dict.fromkeys(use.back(state.identity) for use in made)
+    back = tuple(_plain(place, {REF: place.key.values[0]}, expires) for place in places)
+    if projection.in_place:
+        values, removed = filled(projection, state.item, copied)
+        return Wanted(back, notes=notes, filling=Filling(values, removed) if values or removed else None)
     entry = _made(rules, state.identity, state.item, Row(state.item), copied)
     if not isinstance(entry, Entry):
         return Wanted(skip=entry, notes=notes)
-    back = dict.fromkeys(use.back(state.identity) for use in made)
-    entries = tuple(_plain(place, {REF: place.key.values[0]}, entry.expires) for place in back)
-    return Wanted((*entries, replace(entry, inputs=versions)), notes=notes)
+    return Wanted((*back, replace(entry, inputs=versions)), notes=notes)
 
 
 def _contributions(

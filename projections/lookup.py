@@ -137,6 +137,13 @@ class Lookup:
         self, values: Sequence[Any], order_by: str | None, descending: bool
     ) -> tuple[list[Key], Sorting | None]:
         """The keys to ask for, and the order."""
+        if self._projection.fills_source:
+            raise self._named(
+                AskError(
+                    "it has no entries: its copies are in the items themselves",
+                    hint=f"read these from {self._layout.source(self._projection)}",
+                )
+            )
         sorting = Sorting(order_by, descending) if order_by is not None else None
         try:
             parse_path(order_by or "/id")

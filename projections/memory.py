@@ -24,6 +24,7 @@ from projections.store import (
     FeedRange,
     Operation,
     Page,
+    Patch,
     Replace,
     Rows,
     Start,
@@ -100,7 +101,7 @@ class MemoryStore:
         present = self._live(data, place)
         if isinstance(operation, Create) and present is not None:
             raise WriteError(index, ConflictError(f"{place.id} exists (409)"))
-        if isinstance(operation, Replace | Delete):
+        if isinstance(operation, Replace | Patch | Delete):
             if present is None:
                 raise WriteError(index, ConflictError(f"{place.id} is absent (404)"))
             if present["_etag"] != operation.etag:
@@ -109,6 +110,9 @@ class MemoryStore:
             del data.documents[place]
             data.log.pop(place, None)  # the latest-version feed has no deletes
             return None
+        if isinstance(operation, Patch):
+            kept = {name: value for name, value in (present or {}).items() if name not in operation.removed}
+            return self._put(data, place, kept | dict(operation.values), index)
         return self._put(data, place, operation.document, index)
 
     def _put(self, data: _Data, place: Place, document: Document, index: int) -> str:

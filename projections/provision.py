@@ -70,7 +70,8 @@ def sources(layout: Layout) -> Iterator[Description]:
 
 def own(layout: Layout) -> Iterator[Description]:
     """The containers that belong to the worker: targets, state, dead letters, and the Functions host's leases."""
-    yield from {layout.target(part): target(layout, part) for part in layout.catalog.parts}.values()
+    made = [part for part in layout.catalog.parts if not part.fills_source]
+    yield from {layout.target(part): target(layout, part) for part in made}.values()
     yield Description(layout.state, (STATE_KEY_PATH,), default_ttl=-1, indexing=STATE_INDEXING)
     yield DeadLetters.description(layout.deadletters)
     yield Description(layout.leases, ("/id",))
@@ -161,9 +162,10 @@ async def check(store: Store, layout: Layout, projection: Projection) -> int | N
             projection=projection.name,
             hint="declare Source(key=...) as the container has it: identities are read from these paths",
         )
-    found = await _present(store, layout.target(projection), projection)
-    for problem in target_problems(found, projection, source):
-        raise problem
+    if not projection.fills_source:
+        found = await _present(store, layout.target(projection), projection)
+        for problem in target_problems(found, projection, source):
+            raise problem
     await _present(store, layout.state, projection)
     await _present(store, layout.deadletters, projection)
     return source.default_ttl

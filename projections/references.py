@@ -106,6 +106,41 @@ def _value(path: str, item: Mapping[str, Any], element: Any) -> Any:
     return at(element, inner) if inner else element
 
 
+def filled(
+    projection: Embed, item: Mapping[str, Any], copied: Mapping[str, Any]
+) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """What in place has to be set in the item, and which properties have to go, for its copies to be right.
+
+    Raises:
+        ItemError: there is something under the name of a reference that is no copy, and would be lost.
+    """
+    values: dict[str, Any] = {}
+    removed = []
+    for name, reference in projection.references.items():
+        there, copy = item.get(name), copied.get(name)
+        if there and not all(map(reference.may_have_made, there if reference.many else [there])):
+            raise ItemError(
+                f"the item has a property {name} that is no copy", path=f"/{name}",
+                hint="give the reference another name, or take the property out of the item",
+            )  # fmt: skip
+        if copy and not alike(there, copy):
+            values[name] = copy
+        elif there and not copy:
+            removed.append(name)
+    return values, tuple(removed)
+
+
+def alike(one: Any, other: Any) -> bool:
+    """Whether two values are the same JSON: 1 is 1.0, and not true."""
+    if isinstance(one, bool) or isinstance(other, bool):
+        return one is other
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        return one.keys() == other.keys() and all(alike(value, other[name]) for name, value in one.items())
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(alike, one, other))
+    return bool(one == other)
+
+
 def copies(
     projection: Embed, made: list[Use], headers: Mapping[str, HeaderState | None]
 ) -> tuple[dict[str, Any], dict[str, Version]]:

@@ -143,7 +143,7 @@ async def status(store: Store, layout: Layout, projection: Projection, *, now: f
         target=target,
         health=_health(missing, alarm, stored, bool(pending or jobs)),
         missing=missing,
-        entries=await _count(store, target) if target not in missing else None,
+        entries=None if target in missing or projection.fills_source else await _count(store, target),
         ranges=len(stored),
         pending_ranges=len(pending),
         gap=None if missing or not stored else f">={len(pending)}" if pending else "0",

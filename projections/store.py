@@ -84,7 +84,27 @@ class Delete:
     etag: str
 
 
-Operation: TypeAlias = Create | Replace | Upsert | Delete
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """Set or take away properties at the top of a document, and leave the others as they are."""
+
+    id: str
+    etag: str
+    values: Mapping[str, Any]  # by property
+    removed: tuple[str, ...] = ()  # properties that are there
+
+    @property
+    def operations(self) -> list[dict[str, Any]]:
+        """As the store takes them, ten at most."""
+        values = [{"op": "set", "path": _pointer(name), "value": value} for name, value in self.values.items()]
+        return values + [{"op": "remove", "path": _pointer(name)} for name in self.removed]
+
+
+def _pointer(name: str) -> str:
+    return f"/{name.replace('~', '~0').replace('/', '~1')}"
+
+
+Operation: TypeAlias = Create | Replace | Upsert | Delete | Patch
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,8 +158,8 @@ class Store(Protocol):
         """Apply 1 to 100 operations of one logical partition, all or none; their new etags, None for a delete.
 
         Raises:
-            WriteError: with a ConflictError when a condition failed or the document is absent (Replace, Delete) or
-                present (Create); with an ItemError when the store will never take the document.
+            WriteError: with a ConflictError when a condition failed or the document is absent (Replace, Patch, Delete)
+                or present (Create); with an ItemError when the store will never take the document.
         """
 
     def query(

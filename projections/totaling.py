@@ -186,15 +186,16 @@ def _change(own: Own) -> Change:
     attempt, write = own
     stored = attempt.stored.get(Place(write.operation.id, write.key))
     old = None if isinstance(write.operation, Create) or stored is None else contributed(stored.document)
-    return Change(old, None if isinstance(write.operation, Delete) else contributed(write.operation.document))
+    new = contributed(write.operation.document) if isinstance(write.operation, Create | Replace) else None
+    return Change(old, new)
 
 
 def _document(own: Own) -> Mapping[str, Any]:
     """The document that is written, or taken away."""
     attempt, write = own
-    if isinstance(write.operation, Delete):
-        return attempt.stored[Place(write.operation.id, write.key)].document
-    return write.operation.document
+    if isinstance(write.operation, Create | Replace):
+        return write.operation.document
+    return attempt.stored[Place(write.operation.id, write.key)].document
 
 
 def _guarded(id_: str, document: Document | None, found: Document | None) -> Operation:

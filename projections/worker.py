@@ -15,7 +15,7 @@ from projections.alarm import Alarm
 from projections.deadletters import DeadLetter, DeadLetters
 from projections.declare import Projection
 from projections.embed import Embed, Header
-from projections.embedding import EmbedWriter, HeaderWriter
+from projections.embedding import EmbedWriter, HeaderWriter, InPlaceWriter
 from projections.entries import Rules, State
 from projections.errors import AlarmError, FatalError, TransientError, UnsafeError
 from projections.fanout import FanOut, Jobs
@@ -60,8 +60,9 @@ class Engine:
         self.alarm = Alarm(store, layout.state, projection)
         self._store = store
         self._source = layout.source(projection)
+        marked = layout.refs(projection) if projection.fills_source else None  # where documents tell of their items
         self._resolver = Resolver(
-            store, self._source, layout.target(projection), projection.source.key, layout.catalog.reserved
+            store, self._source, marked or layout.target(projection), projection.source.key, layout.catalog.reserved
         )
         self._writer = _writer(projection)(
             store,
@@ -183,6 +184,8 @@ async def open_fan_out(store: Store, layout: Layout, header: Header) -> FanOut:
 
 def _writer(projection: Projection) -> type[Writer]:
     """The kind of writer that a kind of projection needs."""
+    if projection.fills_source:
+        return InPlaceWriter
     kinds: dict[type[Projection], type[Writer]] = {Aggregate: AggregateWriter, Embed: EmbedWriter, Header: HeaderWriter}
     return kinds.get(type(projection), Writer)
 

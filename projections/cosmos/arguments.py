@@ -9,7 +9,7 @@ from azure.cosmos.partition_key import NonePartitionKeyValue, NullPartitionKeyVa
 
 from projections.declare import Throughput
 from projections.keys import Key, Undefined
-from projections.store import Create, Delete, FeedRange, Operation, Replace, Start, Upsert
+from projections.store import Create, Delete, FeedRange, Operation, Patch, Replace, Start, Upsert
 
 
 def feed_scope(feed_range: FeedRange, since: str | Start) -> dict[str, Any]:
@@ -40,6 +40,8 @@ def batched(operation: Operation) -> tuple[Any, ...]:
             return ("replace", (document["id"], document), {"if_match_etag": etag})
         case Delete(id_, etag):
             return ("delete", (id_,), {"if_match_etag": etag})
+        case Patch(id_, etag):
+            return ("patch", (id_, operation.operations), {"if_match_etag": etag})
 
 
 def offer(throughput: Throughput) -> Any:

@@ -30,6 +30,7 @@ from projections.store import (
     FeedRange,
     Operation,
     Page,
+    Patch,
     Replace,
     Rows,
     Start,
@@ -130,6 +131,11 @@ class CosmosStore:
                 answer = await proxy.replace_item(
                     document["id"], document, no_response=True, etag=etag, match_condition=MatchConditions.IfNotModified
                 )
+            case Patch(id_, etag):
+                answer = await proxy.patch_item(
+                    id_, argument(key), operation.operations, no_response=True, etag=etag,
+                    match_condition=MatchConditions.IfNotModified,
+                )  # fmt: skip
             case Delete(id_, etag):
                 await proxy.delete_item(
                     id_, partition_key=argument(key), etag=etag, match_condition=MatchConditions.IfNotModified

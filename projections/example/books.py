@@ -1,7 +1,8 @@
 """Books, authors and publishers: the hybrid model.
 
 PROJECTIONS_CATALOG=projections.example.books:catalog. A book is {"id", "shelf", "isbn", "title", "authorIds",
-"publisherId", "tags"}, an author {"id", "name"}, a publisher {"id", "name", "city"}.
+"publisherId", "tags"}, an author {"id", "name", "agencyId"}, a publisher {"id", "name", "city"}, an agency {"id",
+"name"}.
 """
 
 from __future__ import annotations
@@ -12,7 +13,18 @@ from projections.embed import Embed, Reference
 books = Source(container="books", key="/shelf")
 authors = Source(container="authors", key="/id")
 publishers = Source(container="publishers", key="/id")
+agencies = Source(container="agencies", key="/id")
 deleted = SoftDelete("/deleted")
+
+# An author is shown with the name of the agency, which goes into the author's item itself. From there it goes on into
+# the books: two levels.
+represented = Embed(
+    name="authors-with-agency",
+    source=authors,
+    in_place=True,
+    deletes=deleted,
+    references={"agency": Reference(source=agencies, id="/agencyId", fields=("name",))},
+)
 
 # What a reader sees: the book with the names of those who made it. Reviews and stock stay where they are: by reference.
 library = Embed(
@@ -22,7 +34,7 @@ library = Embed(
     include=("title", "authorIds", "publisherId", "isbn"),
     deletes=deleted,
     references={
-        "authors": Reference(source=authors, id="/authorIds/*", fields=("name",), deletes=deleted),
+        "authors": Reference(source=authors, id="/authorIds/*", fields=("name", "agency"), deletes=deleted),
         "publisher": Reference(source=publishers, id="/publisherId", fields=("name", "city")),
     },
 )
@@ -41,4 +53,4 @@ by_tag = Index(
     name="books-by-tag", source=books, key="/tags", each="/tags", by="value", include=("title",), deletes=deleted
 )
 
-catalog = Catalog(projections=(library, by_author, by_tag))
+catalog = Catalog(projections=(represented, library, by_author, by_tag))

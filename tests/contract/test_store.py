@@ -18,6 +18,7 @@ from projections.store import (
     Description,
     FeedRange,
     Page,
+    Patch,
     Replace,
     Start,
     Store,
@@ -157,7 +158,10 @@ async def test_create_is_refused_where_something_is(store: Store, container: Con
     assert (error.index, type(error.cause)) == (0, ConflictError)
 
 
-@pytest.mark.parametrize("operation", [Replace({"id": "1", "k": "a"}, '"no such"'), Delete("1", '"no such"')])
+@pytest.mark.parametrize(
+    "operation",
+    [Replace({"id": "1", "k": "a"}, '"no such"'), Delete("1", '"no such"'), Patch("1", '"no such"', {"n": 1})],
+)
 async def test_a_write_over_something_else_is_refused(store: Store, container: Container, operation: Any) -> None:
     for present in (False, True):
         if present:
@@ -174,6 +178,17 @@ async def test_a_batch_is_all_or_nothing_and_says_which_operation_failed(store: 
         assert (error.index, type(error.cause)) == (1, ConflictError)
     found = await store.read(container, [Place("1", A), Place("2", A)])
     assert [document["n"] for document in found.values()] == [1]
+
+
+async def test_a_patch_sets_and_takes_away_and_leaves_the_rest(store: Store, container: Container) -> None:
+    for alone in (True, False):
+        etag = await put(store, container, "1", kept={"a": [1, None]}, old="x", **{"a/b~c": 1})
+        patch = Patch("1", etag, {"n": {"deep": True}, "a/b~c": 2}, ("old",))
+        [written, *_] = await store.write(container, A, [patch, *([] if alone else [Upsert({"id": "2", "k": "a"})])])
+        found = (await store.read(container, [Place("1", A)]))[Place("1", A)]
+        assert found["_etag"] == written
+        own = {name: value for name, value in found.items() if not name.startswith("_")}
+        assert own == {"id": "1", "k": "a", "kept": {"a": [1, None]}, "n": {"deep": True}, "a/b~c": 2}
 
 
 async def test_a_batch_gives_an_etag_for_each_write(store: Store, container: Container) -> None:

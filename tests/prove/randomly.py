@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import multiprocessing
 import time
 from collections import Counter
@@ -15,7 +16,8 @@ from tests.simulation.adversity import Found, run
 CHUNK = 200
 STEPS = 25
 KINDS: dict[str, tuple[Any, int]] = {
-    "": (adversity.history, 1), " with totals": (till.history, 5), " with copies": (town.history, 5)
+    "": (adversity.history, 1), " with totals": (till.history, 5), " with copies": (town.history, 5),
+    " with copies in place": (functools.partial(town.history, in_place=True), 5),
 }  # fmt: skip
 """What the histories are of: an Index, an Aggregate, an Embed; of so many histories of an Index there is one."""
 

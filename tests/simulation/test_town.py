@@ -17,9 +17,10 @@ FIRST = random.randrange(10**6)
 """Other histories every time; a failure names its seed and tells its tale."""
 
 
-def test_copies_follow_what_they_are_copies_of() -> None:
+@pytest.mark.parametrize("in_place", [False, True])
+def test_copies_follow_what_they_are_copies_of(in_place: bool) -> None:
     for seed in range(FIRST, FIRST + 60):
-        found = run(history(seed))
+        found = run(history(seed, in_place=in_place))
         assert found.wrong is None, f"seed {seed}: {found}"
 
 

@@ -1,5 +1,7 @@
 """Books and their authors under adversity: random histories of an Embed with its headers and fan-outs.
 
+The copies are in entries of their own, or in place: in the books themselves.
+
 Books refer to authors, alone and in lists. Workers of the books' feed and of the authors' feed are at it side by side,
 two of each at times, with fan-outs that are carried out by anybody; calls fail before or after their effect, replicas
 lag, workers are killed. What is checked at the end is a fresh rebuild from books and authors.
@@ -17,7 +19,7 @@ from typing import Any, Final
 from projections.deadletters import DeadLetters
 from projections.declare import SoftDelete, Source
 from projections.embed import Embed, Header, Reference
-from projections.embedding import EmbedWriter, HeaderWriter
+from projections.embedding import EmbedWriter, HeaderWriter, InPlaceWriter
 from projections.entries import Rules, State, document, wanted
 from projections.errors import TransientError
 from projections.fanout import FanOut, Jobs
@@ -48,20 +50,26 @@ from tests.simulation.adversity import (
 BOOKS, AUTHORS, TARGET, REFS, STATE, LETTERS = (
     Container("db", name) for name in ("books", "authors", "library", "library-refs", "state", "letters")
 )
-EMBED: Final = Embed(
-    name="library",
-    source=Source(container="books", key="/s"),
-    key="/k",
-    deletes=SoftDelete("/deleted"),
-    placement_buckets=1,
-    references={
-        "by": Reference(
-            source=Source(container="authors", key="/id"), id="/author", fields="n", deletes=SoftDelete("/deleted")
-        ),
-        "all": Reference(source=Source(container="authors", key="/id"), id="/authors/*", fields="n"),
-    },
-)
-RULES: Final = Rules(EMBED, source_ttl=-1)
+
+
+def _rules(**fields: Any) -> Rules:
+    authors = Source(container="authors", key="/id")
+    embed = Embed(
+        name="library",
+        source=Source(container="books", key="/s"),
+        deletes=SoftDelete("/deleted"),
+        placement_buckets=1,
+        references={
+            "by": Reference(source=authors, id="/author", fields="n", deletes=SoftDelete("/deleted")),
+            "all": Reference(source=authors, id="/authors/*", fields="n"),
+        },
+        **fields,
+    )
+    return Rules(embed, source_ttl=-1)
+
+
+APART: Final = _rules(key="/k")
+IN_PLACE: Final = _rules(in_place=True)
 
 
 @dataclass(frozen=True)
@@ -93,14 +101,15 @@ class Hand:
     def __init__(self, town: Town) -> None:
         self.between = Between(town.store, town.log, town.chance)
         store: Any = self.between
-        letters = DeadLetters(store, LETTERS, EMBED.full_name, clock=lambda: town.now)
+        letters = DeadLetters(store, LETTERS, town.embed.full_name, clock=lambda: town.now)
         clocks: dict[str, Any] = {
             "now": lambda: town.now, "monotonic": lambda: asyncio.get_running_loop().time(),
         }  # fmt: skip
-        self.books = town.writer(store, RULES, Places(BOOKS, TARGET, STATE, REFS), letters, **clocks)
+        target = BOOKS if town.embed.in_place else TARGET
+        self.books = town.writer(store, town.rules, Places(BOOKS, target, STATE, REFS), letters, **clocks)
         self.headers: dict[str, HeaderWriter] = {}
         self.fan_outs: list[FanOut] = []
-        for part in EMBED.parts:
+        for part in town.embed.parts:
             self._add(part, store, letters, clocks, town)
 
     def _add(self, part: Header, store: Any, letters: DeadLetters, clocks: dict[str, Any], town: Town) -> None:
@@ -125,14 +134,20 @@ class Town:
     """Books, authors, and what workers make of them."""
 
     def __init__(
-        self, seed: int, writer: type[Writer] = EmbedWriter, header_writer: type[HeaderWriter] = HeaderWriter
-    ) -> None:
+        self, seed: int, writer: type[Writer] | None = None, header_writer: type[HeaderWriter] = HeaderWriter, *,
+        in_place: bool = False,
+    ) -> None:  # fmt: skip
+        assert isinstance(APART.projection, Embed)
+        assert isinstance(IN_PLACE.projection, Embed)
+        self.rules = IN_PLACE if in_place else APART
+        self.embed = IN_PLACE.projection if in_place else APART.projection
         self.chance = random.Random(seed)
         self.now = START
         self.log = Log()
         self.trouble = Trouble()
         self.tale: list[str] = []
-        self.writer, self.header_writer = writer, header_writer
+        self.writer = writer or (InPlaceWriter if in_place else EmbedWriter)
+        self.header_writer = header_writer
         self.climate = self.chance.choice(CLIMATES)
         self.books, self.authors = Feed(BOOKS), Feed(AUTHORS)
         self.hands: list[Hand] = []
@@ -166,11 +181,22 @@ class Town:
     async def _put(self, feed: Feed, item: Document, key: Key) -> None:
         self.tale.append(f"put {item}")
         await logged(self.store, self.log, feed.container, key, [Upsert(item)])
-        self._lsn += 1
         place = Place(item["id"], key)
-        fed = (await self.store.read(feed.container, [place]))[place] | {"_lsn": self._lsn}
-        state = State(Identity(key, item["id"]), Version.of(fed, from_feed=True), fed)
-        feed.changes[state.identity] = Change(self._lsn, state, self.log.writes)
+        self._feed(feed, Identity(key, item["id"]), (await self.store.read(feed.container, [place]))[place])
+
+    def _feed(self, feed: Feed, identity: Identity, item: Document) -> None:
+        self._lsn += 1
+        fed = item | {"_lsn": self._lsn}
+        state = State(identity, Version.of(fed, from_feed=True), fed)
+        feed.changes[identity] = Change(self._lsn, state, self.log.writes)
+
+    async def hear(self, feed: Feed) -> None:
+        """What workers have written to the books shows in their feed, too."""
+        places = {Place(identity.id, identity.key): identity for identity in feed.changes}
+        for place, item in (await self.store.read(feed.container, places)).items():
+            known = feed.changes[places[place]].state
+            if known.item is not None and known.version.etag != item["_etag"]:
+                self._feed(feed, places[place], item)
 
     async def remove(self) -> None:
         """Something goes away; the feed says so."""
@@ -201,6 +227,7 @@ class Town:
     async def deliver(self, *, beside: bool = False) -> None:
         """A page of one feed, at one worker; the position moves when all of it is done."""
         feed, number = self.chance.choice((self.books, self.authors)), self.chance.randrange(2)
+        await self.hear(feed)
         page = feed.page(feed.position, self.chance.randint(1, 3))
         if await self._at_work(number, feed, page, beside=beside) and page:
             feed.position = max(feed.position, page[-1].lsn)
@@ -278,11 +305,15 @@ class Town:
         """Faults are over: both feeds are read to their ends, and what fan-outs are on record are carried out."""
         hand = self.hands[0] = Hand(self)
         for feed in self.chance.sample([self.books, self.authors], 2):
-            while page := feed.page(feed.position, 3):
+            while page := await self._next(feed):
                 feed.position = page[-1].lsn
                 for writer in hand.headers.values() if feed is self.authors else (hand.books,):
                     await writer.apply([change.state for change in page])
         await hand.fan_out()
+
+    async def _next(self, feed: Feed) -> list[Change]:
+        await self.hear(feed)
+        return feed.page(feed.position, 3)
 
     async def audit(self) -> list[Result]:
         hand = Hand(self)
@@ -297,13 +328,16 @@ class Town:
     async def difference(self) -> str | None:
         """What a fresh rebuild would have otherwise."""
         headers: dict[str, HeaderState | None] = {}
-        for part in EMBED.parts:
+        for part in self.embed.parts:
             for state in await fresh(self.store, AUTHORS, list(self.authors.changes)):
                 [entry] = wanted(Rules(part), state, self.now).entries
                 headers[str(entry.content["ref"])] = HeaderState(state.version, entry.content.get("copy"), "")
         own: dict[Place, Document] = {}
         for state in await fresh(self.store, BOOKS, list(self.books.changes)):
-            for entry in wanted(RULES, state, self.now, headers).entries:
+            want = wanted(self.rules, state, self.now, headers)
+            if want.filling is not None:
+                return f"{state.item} has still to get {want.filling}"
+            for entry in want.entries:
                 own[entry.place] = content(document(entry, state, "_source", self.now))
         found = {Place(doc["id"], Key.of(doc["k"])): content(doc) for doc in await self.documents(TARGET)}
         found |= {
@@ -326,7 +360,7 @@ STEPS: Final = (
 
 
 async def history(seed: int, *, at_most: int | None = None, **writers: Any) -> Found:
-    """One random history to its end, or its first steps."""
+    """One random history to its end, or its first steps. `writers`: as of a Town."""
     town = Town(seed, **writers)
     await town.open()
     steps, weights = zip(*STEPS, strict=True)

@@ -40,6 +40,11 @@ def library(**fields: Any) -> Embed:
 
 
 LAYOUT = Layout(Catalog(projections=(library(),)), "db")
+IN_PLACE = Embed(
+    name="library", source=BOOKS, in_place=True,
+    references={"by": Reference(source=AUTHORS, id="/authors/*", fields="n")},
+)  # fmt: skip
+IN_PLACE_LAYOUT = Layout(Catalog(projections=(IN_PLACE,)), "db")
 
 
 async def put(store: MemoryStore, name: str, item: Document) -> None:
@@ -47,13 +52,13 @@ async def put(store: MemoryStore, name: str, item: Document) -> None:
     await store.write(Container("db", name), key, [Upsert(item)])
 
 
-async def run(store: Any) -> None:
-    await Worker(store, LAYOUT, list(LAYOUT.catalog)).run(until_caught_up=True)
+async def run(store: Any, layout: Layout = LAYOUT) -> None:
+    await Worker(store, layout, list(layout.catalog)).run(until_caught_up=True)
 
 
-async def opened(**options: Any) -> MemoryStore:
+async def opened(layout: Layout = LAYOUT, **options: Any) -> MemoryStore:
     store = MemoryStore(**options)
-    await initialise(store, LAYOUT)
+    await initialise(store, layout)
     await put(store, "authors", {"id": "a1", "n": "Ann"})
     for number in range(3):
         await put(store, "books", {"id": f"b{number}", "s": "s", "k": "x", "authors": ["a1", "a2"]})
@@ -66,29 +71,30 @@ async def rename(store: MemoryStore) -> None:
     await put(store, "books", {"id": "b0", "s": "s", "k": "y", "authors": ["a1"]})
 
 
-async def wrong_after_a_death(*, after: bool) -> str | None:
+async def wrong_after_a_death(*, after: bool, layout: Layout = LAYOUT) -> str | None:
     """What is wrong when a worker has died at one of its calls and another one has finished the work."""
     for dies_at in range(1, 200):
-        store = await opened()
-        await run(store)
+        store = await opened(layout)
+        await run(store, layout)
         await rename(store)
         mortal = MortalStore(store, dies_at, after=after)  # type: ignore[arg-type]
         with contextlib.suppress(KilledError):
-            await run(mortal)
+            await run(mortal, layout)
         if not mortal.died:
             assert dies_at > 15
             return None
-        await run(store)
+        await run(store, layout)
         try:
-            await assert_converged(store, LAYOUT)
+            await assert_converged(store, layout)
         except AssertionError as error:
             return f"killed at {dies_at}: {error}"
     raise AssertionError("it never comes to an end")
 
 
+@pytest.mark.parametrize("layout", [LAYOUT, IN_PLACE_LAYOUT], ids=["apart", "in place"])
 @pytest.mark.parametrize("after", [False, True])
-async def test_a_worker_that_dies_at_any_call_is_followed_by_one_that_finishes(after):
-    assert await wrong_after_a_death(after=after) is None
+async def test_a_worker_that_dies_at_any_call_is_followed_by_one_that_finishes(after, layout):
+    assert await wrong_after_a_death(after=after, layout=layout) is None
 
 
 class Late(HeaderWriter):
@@ -175,6 +181,88 @@ def test_a_reference_that_cannot_be_is_refused(fields, message):
 def test_an_embed_that_feeds_what_it_refers_to_is_refused():
     with pytest.raises(CatalogError, match="feeds its own source"):
         Catalog(projections=(library(target=Target(container="authors")),))
+
+
+# in place
+
+
+def filling(source: str, name: str, fields: Any, of: str, id_: str = "/ref") -> Embed:
+    """Copies fields of items in one container into items of another one."""
+    reference = Reference(source=Source(container=of, key="/id"), id=id_, fields=fields)
+    return Embed(name=f"{source}-{name}", source=Source(container=source, key="/s"), in_place=True,
+                 references={name: reference})  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"key": "/k"}, "key: with in_place"),
+        ({"include": ("x",)}, "include: with in_place"),
+        ({"target": Target(container="t")}, "target: with in_place"),
+        ({"references": {f"r{n}": Reference(source=AUTHORS, id="/a", fields="n") for n in range(11)}}, "10 at most"),
+        ({"references": {"a": Reference(source=AUTHORS, id="/a/id", fields="n")}}, "the item itself has /a"),
+    ],
+)
+def test_in_place_items_stay_where_and_what_they_are(fields, message):
+    with pytest.raises(CatalogError, match=message):
+        Embed(**{"name": "p", "source": BOOKS, "in_place": True, "references": IN_PLACE.references, **fields})
+
+
+@pytest.mark.parametrize(
+    "projections",
+    [
+        [filling("a", "x", "x", of="a")],
+        [filling("a", "x", "y", of="b"), filling("b", "y", "x", of="a")],
+        [filling("a", "x", "y", of="b", id_="/y"), filling("a", "y", "z", of="c", id_="/x/id")],
+        [filling("a", "x", "/n/deep", of="b"), library(source=Source(container="a", key="/s"),
+                                                       target=Target(container="b"))],
+    ],
+    ids=["of itself", "of each other", "by each other", "of entries made from it"],
+)  # fmt: skip
+def test_copies_that_change_what_they_are_copied_from_are_refused(projections):
+    with pytest.raises(CatalogError, match=r"never come to rest|feeds its own source"):
+        Catalog(projections=tuple(projections))
+
+
+@pytest.mark.parametrize(
+    "projections",
+    [
+        [filling("a", "boss", "name", of="a")],
+        [filling("a", "x", "y", of="b"), filling("b", "y", "z", of="a")],
+        [filling("a", "x", ("y", "z"), of="b"), filling("b", "w", "y", of="a")],
+        [filling("a", "x", "y", of="b"), filling("a", "z", "y", of="c", id_="/x/id")],
+    ],
+    ids=["of items beside it", "two levels", "of other fields", "by way of a copy"],
+)
+def test_copies_of_copies_are_not(projections):
+    Catalog(projections=tuple(projections))
+
+
+def test_two_that_copy_into_the_same_property_are_refused():
+    both = filling("a", "x", "y", of="b"), filling("a", "x", "z", of="c")
+    with pytest.raises(CatalogError, match="same property, db/a: /x"):
+        Catalog(database="db", projections=(both[0], both[1].model_copy(update={"name": "other"})))
+
+
+def test_entries_of_another_projection_are_not_filled():
+    entries = library(target=Target(container="a"))
+    with pytest.raises(CatalogError, match="two projections write to the container a"):
+        Catalog(projections=(entries, filling("a", "x", "y", of="b")))
+
+
+async def test_in_place_what_is_filled_costs_only_reads_when_it_shows_again():
+    written: list[str] = []
+
+    async def before(name: str, container: Container) -> None:
+        if name == "write" and container.name != "projections-state":
+            written.append(container.name)
+
+    store = await opened(IN_PLACE_LAYOUT, before=before)
+    await run(store, IN_PLACE_LAYOUT)
+    assert written.count("books") == 1 + 3  # three items put, and all three filled in one batch
+    written.clear()
+    await run(store, IN_PLACE_LAYOUT)
+    assert written == []
 
 
 async def test_status_tells_of_fan_outs_under_way():

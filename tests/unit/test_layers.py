@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "projections"
 
 PURE = {
-    "errors", "asking", "keys", "texts", "buckets", "strategies", "version", "where", "declare", "identity", "entries",
+    "errors", "asking", "keys", "texts", "buckets", "strategies", "version", "where", "flows", "declare", "identity", "entries",
     "plan", "outcomes", "rows", "embed", "references", "measures", "aggregate", "totals",
 }  # fmt: skip
 PURE_MAY_IMPORT = {
