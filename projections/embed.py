@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, TypeAlias
 
 from pydantic import BeforeValidator, Field, InstanceOf, model_validator
 
-from projections.declare import Declaration, PathField, Projection, SoftDelete, Source, Target, _field_path
+from projections.declare import Declaration, KeyField, PathField, Projection, SoftDelete, Source, Target, _field_path
 from projections.errors import AskError
 from projections.flows import Flow
 from projections.keys import Key, KeyValue, Owner, parse_path
@@ -113,6 +113,7 @@ class Embed(Projection):
     copies go into the items of the source themselves.
     """
 
+    key: KeyField = None  # of the entries; in place there are none
     references: Annotated[dict[str, InstanceOf[Reference]], Field(min_length=1)]
     include: tuple[PathField, ...] | None = None  # the item's own fields to copy; all when None
     exclude: tuple[PathField, ...] = ()
@@ -122,10 +123,14 @@ class Embed(Projection):
 
     @model_validator(mode="before")
     @classmethod
-    def _of_the_source(cls, fields: Any) -> Any:
+    def _of_the_source(cls, fields: dict[str, Any]) -> dict[str, Any]:
         """In place, where an item is, is not for the projection to say."""
-        source = fields.get("source") if isinstance(fields, dict) else None
-        if not isinstance(source, Source) or not fields.get("in_place"):
+        if not fields.get("in_place"):
+            if "key" not in fields:
+                raise ValueError("key: is required")
+            return fields
+        source = fields.get("source")
+        if not isinstance(source, Source):
             return fields
         for name in ("key", "target", "include", "exclude"):
             if name in fields:

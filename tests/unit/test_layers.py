@@ -12,8 +12,8 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "projections"
 
 PURE = {
-    "errors", "asking", "keys", "texts", "buckets", "strategies", "version", "where", "flows", "declare", "identity", "entries",
-    "plan", "outcomes", "rows", "embed", "references", "measures", "aggregate", "totals",
+    "errors", "asking", "keys", "texts", "buckets", "strategies", "version", "where", "flows", "declare", "identity",
+    "entries", "plan", "outcomes", "rows", "embed", "references", "measures", "aggregate", "totals",
 }  # fmt: skip
 PURE_MAY_IMPORT = {
     "__future__", "abc", "base64", "collections", "copy", "dataclasses", "datetime", "decimal", "enum", "functools",
