@@ -188,6 +188,11 @@ class Projection(Declaration):
         return named if self.version == 1 else f"{named}-v{self.version}"
 
     @property
+    def upstream(self) -> tuple[Projection, ...]:
+        """Projections whose entries it reads."""
+        return ()
+
+    @property
     def flows(self) -> tuple[Flow, ...]:
         """What in its sources changes what in its target."""
         return tuple(Flow(source) for source in self.sources)
@@ -373,6 +378,23 @@ class Catalog(Declaration):
                 f"projection {projection.name}: its target {projection.container} feeds its own source; "
                 "write to another container"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _reads_no_entries_but_of_upstream(self) -> Catalog:
+        """An entry that goes away leaves no trace in its container's feed: whoever reads entries has to be told."""
+        owners = {self._place(p.target.database, p.container): p for p in self if not p.fills_source}
+        for projection in self:
+            for of in projection.upstream:
+                if of not in self.projections:
+                    raise ValueError(f"projection {projection.name}: it refers to {of.name}; add that to the catalog")
+            for source in projection.sources:
+                owner = owners.get(self._place(source.database, source.container))
+                if owner is not None and owner not in (projection, *projection.upstream):
+                    raise ValueError(
+                        f"projection {projection.name}: its source {source.container} has the entries of {owner.name}; "
+                        f"read {owner.source.container} as that does, or refer to entries with Reference(of=...)"
+                    )
         return self
 
     def _place(self, database: str | None, container: str) -> str:

@@ -8,9 +8,20 @@ from typing import Annotated, Any, Final, TypeAlias
 
 from pydantic import BeforeValidator, Field, InstanceOf, model_validator
 
-from projections.declare import Declaration, KeyField, PathField, Projection, SoftDelete, Source, Target, _field_path
+from projections.declare import (
+    Declaration,
+    Index,
+    KeyField,
+    PathField,
+    Projection,
+    SoftDelete,
+    Source,
+    Target,
+    _field_path,
+)
 from projections.errors import AskError
 from projections.flows import Flow
+from projections.identity import Identity
 from projections.keys import Key, KeyValue, Owner, parse_path
 
 REF: Final = "ref"
@@ -19,11 +30,11 @@ HEADER_ID: Final = "header"
 """Of the document with the copied fields. Ids of back-references have a "~" in them."""
 MOST_IN_PLACE: Final = 10
 """facts.md 25: operations in a patch."""
-# Read by id within a logical partition, and nothing else is asked for.
+# Read by id within a logical partition; and what has expired is looked for.
 REFS_INDEXING: Final[dict[str, Any]] = {
     "indexingMode": "consistent",
     "automatic": True,
-    "includedPaths": [{"path": "/ref/?"}],
+    "includedPaths": [{"path": "/ref/?"}, {"path": "/expires/?"}],
     "excludedPaths": [{"path": "/*"}],
 }
 
@@ -46,13 +57,41 @@ class Reference(Declaration):
     `id` is the path of the referenced item's id, with "*" for the elements of a list: "/authorId", "/authorIds/*",
     "/authors/*/id". `key` has the paths of its partition key values, one a level, in the same way; None where the
     referenced container is keyed by id. An absent, null or empty id is no reference.
+
+    With `of`, a projection of the same catalog, the copies are of the entry that it has of the referenced item.
     """
 
-    source: Source  # the container of the referenced items
+    source: Source = Field(default=None, validate_default=True)  # of the referenced items
     id: PathField
     fields: Annotated[Paths, Field(min_length=1)]  # of the referenced item, copied with its id
     key: Paths | None = None
     deletes: SoftDelete | None = None  # of referenced items
+    of: InstanceOf[Projection] | None = None  # whose entries are copied from, in place of `source`
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_entries(cls, fields: dict[str, Any]) -> dict[str, Any]:
+        of = fields.get("of")
+        if not isinstance(of, Projection):
+            return fields
+        if "source" in fields:
+            raise ValueError("give source or of, not both")
+        if not (isinstance(of, Index) and of.each is None) and not (isinstance(of, Embed) and not of.in_place):
+            raise ValueError(f"of: {of.name} has not one entry for each item; give an Index or Embed that has")
+        known = dict.fromkeys((*of.source.key.paths, "/id"))
+        unknown = [path for path in of.key.inputs if path not in known]
+        if unknown:
+            raise ValueError(
+                f"of: where {of.name} has an entry depends on {', '.join(unknown)} of its item, and whoever refers to "
+                f"an item tells only its {' and '.join(known)}; key {of.name} by these"
+            )
+        entries = Source(container=of.container, key=of.key.paths, database=of.target.database)
+        return {**fields, "source": entries}
+
+    @property
+    def items(self) -> Source:
+        """The container of the items that are referred to; those of entries, where it is `of` a projection."""
+        return self.of.source if self.of else self.source
 
     @property
     def many(self) -> bool:
@@ -63,6 +102,12 @@ class Reference(Declaration):
         """The paths of the referenced item's partition key values in the embedding item."""
         return (self.id,) if self.key is None else self.key
 
+    def identity(self, item: Identity) -> Identity:
+        """Of what is copied from, given the identity of the item referred to."""
+        if self.of is None:
+            return item
+        return Identity(Key.of(*self.of.key.values(item.told(self.items.key), item)), item.entry_id)
+
     def may_have_made(self, value: Any) -> bool:
         """Whether a value looks like a copy that this reference makes."""
         fields = {"id", *(parse_path(path)[0] for path in self.fields)}
@@ -70,15 +115,11 @@ class Reference(Declaration):
 
     @model_validator(mode="after")
     def _fits(self) -> Reference:
-        if self.key is None and self.source.key.paths != ("/id",):
-            paths = ", ".join(self.source.key.paths)
-            raise ValueError(
-                f"key: {self.source.container} is keyed {paths}; give the paths where an item has these values"
-            )
-        if len(self.keys) != len(self.source.key.paths):
-            raise ValueError(
-                f"key: {self.source.container} is keyed {', '.join(self.source.key.paths)}; give a path for each"
-            )
+        container, paths = self.items.container, ", ".join(self.items.key.paths)
+        if self.key is None and self.items.key.paths != ("/id",):
+            raise ValueError(f"key: {container} is keyed {paths}; give the paths where an item has these values")
+        if len(self.keys) != len(self.items.key.paths):
+            raise ValueError(f"key: {container} is keyed {paths}; give a path for each")
         if parse_path(self.id).count("*") > 1:
             raise ValueError("id: at most one list on the way")
         return self
@@ -187,6 +228,10 @@ class Embed(Projection):
         return (self.source, *(reference.source for reference in self.references.values()))
 
     @property
+    def upstream(self) -> tuple[Projection, ...]:
+        return tuple(reference.of for reference in self.references.values() if reference.of)
+
+    @property
     def parts(self) -> tuple[Header, ...]:
         return tuple(Header.of(self, name) for name in self.references)
 
@@ -210,7 +255,7 @@ class Header(Projection):
             version=embed.version,
             target=Target(database=embed.target.database, throughput=embed.target.throughput, indexing=REFS_INDEXING),
             deletes=reference.deletes,
-            ttl="ignore",
+            ttl=embed.ttl,
             parked="keep",
             deadletter_payload=embed.deadletter_payload,
             ru_per_second=embed.ru_per_second,
@@ -221,6 +266,11 @@ class Header(Projection):
     @property
     def container(self) -> str:
         return self.embed.refs_container
+
+    @property
+    def upstream(self) -> tuple[Projection, ...]:
+        of = self.embed.references[self.reference].of
+        return (of,) if of else ()
 
     @property
     def fields(self) -> tuple[str, ...]:

@@ -14,12 +14,11 @@ from dataclasses import replace
 from projections.batches import Write
 from projections.embed import Embed
 from projections.entries import Filling, State
-from projections.errors import ItemError
 from projections.fanout import Jobs
 from projections.identity import Place
 from projections.outcomes import Outcome
-from projections.references import HeaderState, uses
-from projections.store import Patch
+from projections.references import HeaderState, alike, header_places
+from projections.store import Create, Patch, Replace
 from projections.writer import Attempt, Writer
 
 
@@ -52,12 +51,7 @@ class EmbedWriter(Writer):
 
     def _header_places(self, state: State) -> list[Place]:
         assert isinstance(self._projection, Embed)
-        if state.item is None:
-            return []
-        try:
-            return list(dict.fromkeys(use.header for use in uses(self._projection, state.item)))
-        except ItemError:
-            return []  # it is going to be parked for that
+        return header_places(self._projection, state.item)
 
 
 class InPlaceWriter(EmbedWriter):
@@ -103,10 +97,17 @@ def _same(one: HeaderState | None, other: HeaderState | None) -> bool:
 
 
 class HeaderWriter(Writer):
-    """Keeps the headers of one reference. Before one is written, it is on record that its fan-out is due."""
+    """Keeps the headers of one reference. Before another copy is in one, it is on record that its fan-out is due."""
 
     jobs: Jobs
 
     async def _write_entries(self, writes: list[tuple[Attempt, Write]]) -> None:
-        await self.jobs.begin([attempt.identity for attempt, _ in writes])
+        await self.jobs.begin([attempt.identity for attempt, write in writes if _copies_change(attempt, write)])
         await super()._write_entries(writes)
+
+
+def _copies_change(attempt: Attempt, write: Write) -> bool:
+    """Whether it is more than the time at which a copy expires that is written."""
+    assert isinstance(write.operation, Create | Replace)
+    stored = next(iter(attempt.stored.values()), None)  # a referenced item has one header, at one place
+    return stored is None or not alike(stored.document.get("copy"), write.operation.document.get("copy"))

@@ -98,7 +98,7 @@ def wanted(rules: Rules, state: State, now: float, headers: Mapping[str, HeaderS
     """
     projection, item = rules.projection, state.item
     if isinstance(projection, Header):
-        return Wanted((_header(projection, state),))
+        return Wanted((_header(rules, projection, state, now),))
     if item is None:
         return Wanted(skip="gone")
     notes = _notes(projection, item)
@@ -185,16 +185,35 @@ def _contribution(
     return _plain(place, content if expires is None else content | {EXPIRES: expires}, None)
 
 
-def _header(projection: Header, state: State) -> Entry:
-    """What is known of a referenced item: also when it is gone, so that no late state brings it back."""
+def _header(rules: Rules, projection: Header, state: State, now: float) -> Entry:
+    """What is known of a referenced item: also when it is gone, so that no late state brings it back.
+
+    Like a contribution, and for the same reason, it carries no `ttl`.
+    """
     place = Use(projection.reference, state.identity).header
     content: dict[str, Any] = {REF: place.key.values[0]}
     item = state.item
-    if item is not None and not _deleted(projection, item):
-        content["copy"] = {"id": item["id"]}
+    expires = None if item is None else _expires(rules, item)
+    if item is not None and not _deleted(projection, item) and (expires is None or expires > now):
+        content["copy"] = {"id": _copied_id(rules, projection, item)}
         for names in map(parse_path, projection.fields):
             _copy(item, content["copy"], names)
+        if expires is not None:
+            content[EXPIRES] = expires
     return _plain(Place(place.id, place.key), content, None)  # a Header's target is the refs container
+
+
+def _copied_id(rules: Rules, projection: Header, item: Mapping[str, Any]) -> Any:
+    """The id of the item referred to; where an entry of it is copied from, that is in the entry's mark."""
+    if not projection.upstream:
+        return item["id"]
+    mark = item.get(rules.reserved)
+    if not isinstance(mark, Mapping) or "id" not in mark:
+        [of] = projection.upstream
+        raise ItemError(
+            f"it is among the entries of {of.name} and none of them", hint="give the projection a target of its own"
+        )
+    return mark["id"]
 
 
 def _plain(place: Place, content: dict[str, Any], expires: int | None) -> Entry:

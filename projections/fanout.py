@@ -77,6 +77,8 @@ class Jobs:
         Raises:
             TransientError: the store is busy.
         """
+        if not identities:
+            return
         jobs = [Job(identity, began=int(self._now())) for identity in dict.fromkeys(identities)]
         writes = [Write(self._key, Upsert(job.to_stored(self.partition))) for job in jobs]
         for result in await write_all(self._store, self._state, writes, self._gate):

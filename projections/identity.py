@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, Literal
 
-from projections.keys import Key, Plain
+from projections.keys import Key, Plain, Undefined, parse_path
 
 READABLE: Final = 64
 """How many characters of the source id an entry id shows."""
@@ -35,6 +35,17 @@ class Identity:
     def to_stored(self) -> dict[str, Any]:
         # stored; change with a version
         return {"id": self.id, "key": self.key.to_list()}
+
+    def told(self, key: Plain) -> dict[str, Any]:
+        """What of an item its identity tells: the id, and the values of its partition key."""
+        item: dict[str, Any] = {"id": self.id}
+        for names, value in zip(map(parse_path, key.paths), self.key.values, strict=True):
+            inner = item
+            for name in names[:-1]:
+                inner = inner.setdefault(name, {})
+            if not isinstance(value, Undefined):
+                inner[names[-1]] = value
+        return item
 
     @cached_property
     def digest(self) -> bytes:

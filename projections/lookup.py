@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from projections.aggregate import Aggregate
 from projections.declare import Projection
+from projections.embed import Embed
 from projections.entries import Rules, State, wanted
 from projections.errors import AskError, CatalogError, ItemError, SkippedError
 from projections.groups import totals
@@ -17,6 +18,7 @@ from projections.keys import Key, at, parse_path
 from projections.merging import Merged, Sorting
 from projections.metering import Cost, measured
 from projections.provision import Layout
+from projections.references import HeaderState, header_places
 from projections.store import Document, Rows, Store
 from projections.version import Version
 from projections.waiting import Waiting, Written
@@ -179,8 +181,8 @@ class Lookup:
             return _found(cost, entries, token=merged.token)
         pairs = list(zip(entries, await self._items(entries), strict=True))
         if fresh:
-            rules = await self._known_rules()
-            pairs = [(entry, item) for entry, item in pairs if self._follows(rules, entry, item)]
+            rules, headers = await self._known_rules(), await self._headers(pairs)
+            pairs = [(entry, item) for entry, item in pairs if self._follows(rules, entry, item, headers)]
         kept = [entry for entry, _ in pairs]
         items = [item for _, item in pairs] if source else None
         return _found(cost, kept, items, len(entries) - len(kept), merged.token)
@@ -206,7 +208,20 @@ class Lookup:
             self._rules = Rules(self._projection, self._layout.catalog.reserved, ttl)
         return self._rules
 
-    def _follows(self, rules: Rules, entry: Document, item: Document | None) -> bool:
+    async def _headers(self, pairs: Sequence[tuple[Document, Document | None]]) -> dict[str, HeaderState | None]:
+        """Of an Embed: what entries follow from beside their items, where those have changed."""
+        refs = self._layout.refs(self._projection)
+        if refs is None or not isinstance(self._projection, Embed):
+            return {}
+        changed = [item for entry, item in pairs if item and (self._mark(entry) or {}).get("etag") != item["_etag"]]
+        places = {place.plain: None for item in changed for place in header_places(self._projection, item)}
+        found = await self._store.read(refs, places) if places else {}
+        reserved = self._layout.catalog.reserved
+        return {str(place.key.values[0]): HeaderState.of(doc, reserved) for place, doc in found.items()}
+
+    def _follows(
+        self, rules: Rules, entry: Document, item: Document | None, headers: Mapping[str, HeaderState | None]
+    ) -> bool:
         """Whether an entry still follows from its item."""
         mark = self._mark(entry)
         if mark is None or item is None:
@@ -215,7 +230,7 @@ class Lookup:
             return True
         try:
             state = State(Identity.from_stored(mark), Version.of(item, from_feed=False), item)
-            want = wanted(rules, state, self._now())
+            want = wanted(rules, state, self._now(), headers)
         except ItemError:
             return False
         here = Place(entry["id"], Key.of(*(at(entry, parse_path(path)) for path in self._projection.key.paths)))

@@ -37,7 +37,9 @@ SORTED: Final = re.compile('SELECT \\* FROM c(?: ORDER BY c((?:\\["[^"]+"\\])+) 
 EXTREMES: Final = re.compile(
     'SELECT TOP (\\d+) c\\.id, c\\["(\\w+)"\\]\\["(\\w+)"\\] AS extreme FROM c WHERE .* (ASC|DESC)'
 )
-EXPIRED: Final = re.compile('SELECT TOP (\\d+) VALUE c\\["(\\w+)"\\] FROM c WHERE c\\["expires"\\] <= @now')
+EXPIRED: Final = re.compile(
+    'SELECT TOP (\\d+) VALUE c\\["(\\w+)"\\] FROM c WHERE c\\["expires"\\] <= @now( AND STARTSWITH.*)?'
+)
 
 
 @dataclass
@@ -167,8 +169,11 @@ class MemoryStore:
                 rows = rows[::-1] if wanted[4] == "DESC" else rows
                 yield Rows([{"id": id_, "extreme": value} for id_, value in rows[: int(wanted[1])]])
             case _ if wanted := EXPIRED.fullmatch(text):
+                now, ref = parameters["@now"], parameters.get("@ref", "")
                 late = [
-                    doc[wanted[2]] for doc in found if doc.get("expires", parameters["@now"] + 1) <= parameters["@now"]
+                    doc[wanted[2]]
+                    for doc in found
+                    if doc.get("expires", now + 1) <= now and doc.get("ref", "").startswith(ref)
                 ]
                 yield Rows(late[: int(wanted[1])])
             case "SELECT * FROM c WHERE c.id = @id":

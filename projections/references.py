@@ -63,6 +63,14 @@ def uses(projection: Embed, item: Mapping[str, Any]) -> list[Use]:
     ]
 
 
+def header_places(projection: Embed, item: Mapping[str, Any] | None) -> list[Place]:
+    """Where the headers are of what an item refers to; nowhere, where that makes no sense and the item is parked."""
+    try:
+        return list(dict.fromkeys(use.header for use in uses(projection, item or {})))
+    except ItemError:
+        return []
+
+
 def _identities(name: str, reference: Reference, item: Mapping[str, Any]) -> Iterator[Identity]:
     for element in _elements(name, reference, item):
         id_ = _value(reference.id, item, element)
@@ -72,7 +80,7 @@ def _identities(name: str, reference: Reference, item: Mapping[str, Any]) -> Ite
             raise ItemError(
                 f"reference {name}: {reference.id} is no text, as an id is", path=reference.id, hint="mend the item"
             )
-        yield Identity(Key.of(*_key(name, reference, item, element)), id_)
+        yield reference.identity(Identity(Key.of(*_key(name, reference, item, element)), id_))
 
 
 def _key(name: str, reference: Reference, item: Mapping[str, Any], element: Any) -> Iterator[Any]:

@@ -20,7 +20,7 @@ from projections.entries import Rules, State
 from projections.errors import AlarmError, FatalError, TransientError, UnsafeError
 from projections.fanout import FanOut, Jobs
 from projections.feed import Checkpoint, Checkpoints, LostRangeError
-from projections.identity import Identity
+from projections.identity import Identity, Place
 from projections.notices import Resolved, Resolver
 from projections.outcomes import Outcome, Result, Tally
 from projections.pace import PacedStore
@@ -71,11 +71,21 @@ class Engine:
             self.deadletters,
         )
         self._sweep: Sweep | None = None
-        if isinstance(projection, Aggregate) and projection.ttl == "mirror" and source_ttl is not None:
-            self._sweep = Sweep(store, layout.target(projection), layout.catalog.reserved, self.apply_present)
+        if isinstance(projection, Aggregate | Header) and projection.ttl == "mirror" and source_ttl is not None:
+            reference = projection.reference if isinstance(projection, Header) else None
+            self._sweep = Sweep(
+                store, layout.target(projection), layout.catalog.reserved, self.apply_present, reference=reference
+            )
         self.jobs: Jobs | None = None
         if isinstance(self._writer, HeaderWriter) and isinstance(projection, Header):
             self.jobs = self._writer.jobs = Jobs(store, layout.state, projection)
+        self._rests_on_it = {
+            part.full_name: Jobs(store, layout.state, part)
+            for part in layout.catalog.parts
+            if isinstance(part, Header) and projection in part.upstream
+        }
+        if self._rests_on_it:
+            self._writer.on_left = self._left
 
     @staticmethod
     async def open(store: Store, layout: Layout, projection: Projection) -> Engine:
@@ -87,6 +97,15 @@ class Engine:
         engine = Engine(store, layout, projection, await check(store, layout, projection))
         await engine.alarm.load()
         return engine
+
+    async def _left(self, places: list[Place]) -> None:
+        """Entries have gone, of which others have copies: their feed does not tell (design 11)."""
+        for jobs in self._rests_on_it.values():
+            await jobs.begin([Identity(place.key, place.id) for place in places])
+
+    def share(self, jobs: Mapping[str, Jobs]) -> None:
+        """Let those that wait for fan-outs in this process know of the ones that this projection begins."""
+        self._rests_on_it = {name: jobs.get(name, own) for name, own in self._rests_on_it.items()}
 
     def fan_out(self, store: Store, layout: Layout, entries: Engine) -> FanOut:
         """What carries out the fan-outs of a reference. `entries`: the engine of the Embed that has it.
@@ -232,33 +251,56 @@ class Worker:
         engines = [await Engine.open(self._store, self._layout, projection) for projection in self._projections]
         by_name = {engine.projection.full_name: engine for engine in engines}
         for engine in engines:
+            engine.share({name: one.jobs for name, one in by_name.items() if one.jobs})
             if isinstance(engine.projection, Header):
                 embed = engine.projection.embed.full_name
                 fan_out = engine.fan_out(self._store, self._layout, by_name[embed])
                 self._fan_outs.setdefault(embed, []).append(fan_out)
-        fan_outs = [fan_out for of_one in self._fan_outs.values() for fan_out in of_one]
         readers = [reader for engine in engines for reader in await self._readers(engine, until_caught_up)]
-        tasks = [asyncio.create_task(reader.run()) for reader in readers]
-        reading = list(tasks)
-        if not until_caught_up:
-            for task in reading:  # the rest of the work goes on for as long as anybody reads
-                task.add_done_callback(lambda _: self.stop() if all(one.done() for one in reading) else None)
-            tasks += [asyncio.create_task(self._fan_out(fan_out)) for fan_out in fan_outs]
-            tasks += [asyncio.create_task(self._sweep_again(engine)) for engine in engines if engine.sweeps]
+        try:
+            await (self._catch_up if until_caught_up else self._go_on)(engines, readers)
+        finally:
+            self.stop()
+        for alarm in self.alarms.values():
+            raise alarm
+
+    async def _go_on(self, engines: Sequence[Engine], readers: Sequence[_RangeReader]) -> None:
+        reading = [asyncio.create_task(reader.run()) for reader in readers]
+        for task in reading:  # the rest of the work goes on for as long as anybody reads
+            task.add_done_callback(lambda _: self.stop() if all(one.done() for one in reading) else None)
+        beside = [asyncio.create_task(self._fan_out(fan_out)) for fan_out in self._every_fan_out()]
+        beside += [asyncio.create_task(self._sweep_again(engine)) for engine in engines if engine.sweeps]
+        await self._together([*reading, *beside])
+
+    async def _catch_up(self, engines: Sequence[Engine], readers: Sequence[_RangeReader]) -> None:
+        """Read to the ends; where some write what others read, in as many rounds as it takes, at most one each."""
+        for _ in self._projections:
+            before = self._handled()
+            await self._together([asyncio.create_task(reader.run()) for reader in readers])
+            for engine in engines:
+                await self._sweep_once(engine)
+            for fan_out in self._every_fan_out():
+                await fan_out.run(self._stopping.is_set)
+            chained = any(projection.upstream or projection.fills_source for projection in self._projections)
+            if self._stopping.is_set() or not chained or self._handled() == before:
+                return
+
+    async def _together(self, tasks: Sequence[asyncio.Task[None]]) -> None:
+        """Until all are done; whoever fails takes the others along, each at the end of its page."""
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
             for task in done:
                 task.result()
-            if until_caught_up:
-                for fan_out in fan_outs:
-                    await fan_out.run(self._stopping.is_set)
-                for engine in engines:
-                    await self._sweep_once(engine)
         finally:
-            self.stop()  # whoever fails takes the others along, each at the end of its page
+            if not all(task.done() for task in tasks):
+                self.stop()
             await asyncio.gather(*tasks, return_exceptions=True)
-        for alarm in self.alarms.values():
-            raise alarm
+
+    def _every_fan_out(self) -> list[FanOut]:
+        return [fan_out for of_one in self._fan_outs.values() for fan_out in of_one]
+
+    def _handled(self) -> int:
+        return sum(progress.tally.total for progress in self.progress.values())
 
     async def _fan_out(self, fan_out: FanOut) -> None:
         """Carry out fan-outs as they come up, this worker's and those that a dead one has left."""
@@ -294,7 +336,8 @@ class Worker:
         waiting = {str(checkpoint.feed_range) for checkpoint in loaded}
 
         progress = self.progress[engine.projection.name]
-        rests_on = [self.progress[part.name] for part in engine.projection.parts]
+        known = (self.progress.get(one.name) for one in (*engine.projection.parts, *engine.projection.upstream))
+        rests_on = [progress for progress in known if progress is not None]
 
         async def fan_out_first() -> None:
             """Those of new headers, to which nothing refers yet: later each would look at all its entries."""

@@ -166,6 +166,7 @@ class Writer:
         self._monotonic = monotonic
         self._sleep = sleep
         self._unsettled: dict[Identity, Left] = {}  # by items whose last call failed
+        self.on_left: Callable[[list[Place]], Awaitable[None]] | None = None  # is told of places that have no entry now
 
     async def apply(
         self, states: Iterable[State], read_at: float | None = None, *, audit: bool = False, retried: bool = False
@@ -393,10 +394,16 @@ class Writer:
         await self._remove([(a, r) for a, r in removes if r.place.container == "target"])
         await self._remove([(a, r) for a, r in removes if r.place.container == "refs" and not a.failed])
         decided = [(a, d) for a, d in decided if not a.failed]
+        await self._left([place for _, d in decided for place in _left_places(d)])
         await self._unpark([attempt for attempt, decision in decided if decision.unparks])
         await self._place([(a, d.last, a.placement.etag) for a, d in decided if d.last and a.placement])
         for attempt, decision in decided:
             attempt.outcome = _outcome(attempt, decision) or attempt.outcome
+
+    async def _left(self, places: list[Place]) -> None:
+        """Tell whoever rests on entries that these are gone, before the record forgets where they were."""
+        if self.on_left and places:
+            await self.on_left(places)
 
     async def _look_at_empty_places(self, decided: list[tuple[Attempt, Rearrange]]) -> None:
         """A place that is to be left and was found empty may have been filled before the record was written.
@@ -505,6 +512,12 @@ class Writer:
 def _stored(document: Document, mark: Mapping[str, Any]) -> Stored:
     inputs = {text: Version.from_stored(version) for text, version in mark.get("inputs", {}).items()}
     return Stored(Version.from_stored(mark), mark["hash"], document["_etag"], document=document, inputs=inputs)
+
+
+def _left_places(decision: Rearrange) -> list[Place]:
+    """The places in the target that have no entry any more once the last record is written."""
+    staying = decision.last.entries if decision.last else decision.first.entries
+    return [place for place in decision.first.entries if place not in staying and place.container == "target"]
 
 
 def _outcome(attempt: Attempt, decision: Rearrange) -> Outcome | None:

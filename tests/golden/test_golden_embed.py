@@ -43,6 +43,9 @@ def made() -> dict[str, Any]:
     [part] = EMBED.parts
     [header] = wanted(Rules(part), writer, NOW).entries
     [gone_header] = wanted(Rules(part), gone, NOW).entries
+    assert writer.item
+    fleeting = State(AUTHOR, version, {**writer.item, "ttl": 60, "_ts": NOW - 9})
+    [expiring] = wanted(Rules(part, source_ttl=-1), fleeting, NOW).entries
     headers = {header.content["ref"]: HeaderState(version, header.content["copy"], "t")}
     back, entry = wanted(Rules(EMBED), book, NOW, headers).entries
     return {
@@ -51,6 +54,7 @@ def made() -> dict[str, Any]:
         "its place": back.place.to_stored(),
         "header": document(header, writer, "_source", NOW),
         "header of what is gone": document(gone_header, gone, "_source", NOW),
+        "header of what expires": document(expiring, writer, "_source", NOW),
         "fan-out": Job(AUTHOR, "b1~x", 200, 4_000, NOW).to_stored(f"{part.full_name}|fanout"),
     }
 

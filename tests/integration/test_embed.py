@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from projections.declare import Catalog, SoftDelete, Source
 from projections.embed import Embed, Reference
 from projections.keys import Key
+from projections.lookup import Lookup
 from projections.store import Container, Delete, Document, Upsert
 
 BOOKS = Source(container="books", key="/shelf")
@@ -31,6 +33,7 @@ CATALOG = Catalog(
         ),
     )
 )  # fmt: skip
+EXCERPT = CATALOG["library"].model_copy(update={"name": "excerpt", "include": ("/title", "/isbn")})
 BOOK = {
     "id": "b1", "shelf": "s1", "isbn": "1-2", "title": "Ours", "authorIds": ["a1", "a2"],
     "publisherId": "p1", "country": "de", "city": "Bonn",
@@ -54,6 +57,16 @@ class Library:
 
     async def author(self, id_: str, name: str, **fields: Any) -> None:
         await self.put(AUTHORS, {"id": id_, "name": name, "born": 1900, **fields})
+
+    async def time_is_up(self, id_: str) -> None:
+        """What the header of an author says is past."""
+        refs = self.shop.layout.refs(CATALOG["library"])
+        [header] = [
+            d for d in await self.shop.all(refs) if d["id"] == "header" and d["ref"].startswith(f"authors|{id_}~")
+        ]
+        own = {name: value for name, value in header.items() if name not in ("_etag", "_ts", "_rid", "_self")}
+        assert time.time() + 500 < header["expires"] < time.time() + 700
+        await self.shop.store.write(refs, Key.of(header["ref"]), [Upsert({**own, "expires": int(time.time()) - 1})])
 
     async def entry(self) -> Document:
         [found] = await self.shop.entries("library")
@@ -128,6 +141,57 @@ async def test_what_is_referred_to_goes_away_and_comes_back(library):
     await library.put(PUBLISHERS, {**PUBLISHER, "name": "New Press"})
     await library.run()
     assert (await library.entry())["publisher"]["name"] == "New Press"
+
+
+async def test_an_entry_is_fresh_while_its_item_and_its_copies_say_the_same(shop, store):
+    library = Library(await shop(Catalog(projections=(EXCERPT,))))
+    lookup = Lookup(store, library.shop.layout, EXCERPT)
+
+    async def fresh() -> int:
+        return len((await lookup.entries("1-2", fresh=True)).entries)
+
+    await library.author("a1", "Ann")
+    await library.put(BOOKS, BOOK)
+    await library.run()
+    assert await fresh() == 1
+    await library.put(BOOKS, {**BOOK, "price": 1})  # not in the entry
+    assert await fresh() == 1
+    await library.put(BOOKS, {**BOOK, "authorIds": []})
+    assert await fresh() == 0
+
+
+async def test_what_is_referred_to_expires(library):
+    for id_, name in (("a1", "Ann"), ("a2", "Bob")):
+        await library.author(id_, name, ttl=600)
+    await library.put(BOOKS, BOOK)
+    await library.run()
+    assert [author["name"] for author in (await library.entry())["authors"]] == ["Ann", "Bob"]
+    await library.remove(AUTHORS, {"id": "a1"})  # as the store does, some day
+    await library.time_is_up("a1")
+    await library.run()
+    assert [author["name"] for author in (await library.entry())["authors"]] == ["Bob"]
+
+
+async def test_what_is_referred_to_got_a_longer_time(library):
+    await library.author("a1", "Ann", ttl=600)
+    await library.put(BOOKS, BOOK)
+    await library.run()
+    await library.time_is_up("a1")
+    await library.run()
+    assert [author["name"] for author in (await library.entry())["authors"]] == ["Ann"]
+
+
+async def test_a_later_expiry_of_what_is_referred_to_is_no_new_copy(library):
+    """The header says when it expires; entries have nothing to do with it."""
+    await library.author("a1", "Ann", ttl=60)
+    await library.put(BOOKS, BOOK)
+    await library.run()
+    [before] = await library.shop.entries("library")
+    await library.author("a1", "Ann", ttl=3600)
+    await library.shop.run()
+    jobs = [doc for doc in await library.shop.all(library.shop.layout.state) if doc["pk"].endswith("|fanout")]
+    assert jobs == []
+    assert await library.shop.entries("library") == [before]
 
 
 async def test_a_change_of_fields_that_are_not_copied_writes_nothing(library):

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from projections.batches import Write
 from projections.cli.health import status_table
-from projections.declare import Catalog, Source, Target
+from projections.declare import Catalog, Index, SoftDelete, Source, Target
 from projections.embed import Embed, Header, Reference
 from projections.embedding import HeaderWriter
 from projections.errors import CatalogError
@@ -21,14 +21,17 @@ from projections.functions import TriggeredWorker
 from projections.identity import Identity
 from projections.keys import Key
 from projections.memory import MemoryStore
+from projections.plan import Rearrange
 from projections.provision import Layout, initialise
 from projections.settings import Settings
 from projections.status import Health, Status, status
 from projections.store import Container, Document, Upsert
+from projections.strategies import Concat
 from projections.triggers import triggers
 from projections.worker import Worker
 from projections.writer import Attempt, Writer
 from tests.converged import assert_converged, documents
+from tests.host.virtual import in_virtual_time
 from tests.integration.conftest import KilledError, MortalStore
 
 BOOKS, AUTHORS = Source(container="books", key="/s"), Source(container="authors", key="/id")
@@ -45,6 +48,9 @@ IN_PLACE = Embed(
     references={"by": Reference(source=AUTHORS, id="/authors/*", fields="n")},
 )  # fmt: skip
 IN_PLACE_LAYOUT = Layout(Catalog(projections=(IN_PLACE,)), "db")
+WRITERS = Index(name="writers", source=AUTHORS, key=Concat("/id", path="/who"), deletes=SoftDelete("/dead"))
+OF_ENTRIES = library(references={"by": Reference(of=WRITERS, id="/authors/*", fields="n")})
+OF_ENTRIES_LAYOUT = Layout(Catalog(projections=(OF_ENTRIES, WRITERS)), "db")
 
 
 async def put(store: MemoryStore, name: str, item: Document) -> None:
@@ -65,18 +71,18 @@ async def opened(layout: Layout = LAYOUT, **options: Any) -> MemoryStore:
     return store
 
 
-async def rename(store: MemoryStore) -> None:
-    await put(store, "authors", {"id": "a1", "n": "Anna"})
+async def rename(store: MemoryStore, *, dead: bool = False) -> None:
+    await put(store, "authors", {"id": "a1", "n": "Anna", "dead": dead})
     await put(store, "authors", {"id": "a2", "n": "Bob"})
     await put(store, "books", {"id": "b0", "s": "s", "k": "y", "authors": ["a1"]})
 
 
-async def wrong_after_a_death(*, after: bool, layout: Layout = LAYOUT) -> str | None:
+async def wrong_after_a_death(*, after: bool, layout: Layout = LAYOUT, dead: bool = False) -> str | None:
     """What is wrong when a worker has died at one of its calls and another one has finished the work."""
     for dies_at in range(1, 200):
         store = await opened(layout)
         await run(store, layout)
-        await rename(store)
+        await rename(store, dead=dead)
         mortal = MortalStore(store, dies_at, after=after)  # type: ignore[arg-type]
         with contextlib.suppress(KilledError):
             await run(mortal, layout)
@@ -93,6 +99,7 @@ async def wrong_after_a_death(*, after: bool, layout: Layout = LAYOUT) -> str | 
 
 @pytest.mark.parametrize("layout", [LAYOUT, IN_PLACE_LAYOUT], ids=["apart", "in place"])
 @pytest.mark.parametrize("after", [False, True])
+@in_virtual_time
 async def test_a_worker_that_dies_at_any_call_is_followed_by_one_that_finishes(after, layout):
     assert await wrong_after_a_death(after=after, layout=layout) is None
 
@@ -105,9 +112,32 @@ class Late(HeaderWriter):
         await self.jobs.begin([attempt.identity for attempt, _ in writes])
 
 
+@in_virtual_time
 async def test_a_fan_out_that_is_on_record_too_late_can_be_lost(monkeypatch):
     monkeypatch.setattr("projections.worker.HeaderWriter", Late)
     assert "other" in str(await wrong_after_a_death(after=True))
+
+
+@pytest.mark.parametrize("after", [False, True])
+@in_virtual_time
+async def test_copies_of_an_entry_go_with_it_whenever_a_worker_dies(after):
+    assert await wrong_after_a_death(after=after, layout=OF_ENTRIES_LAYOUT, dead=True) is None
+
+
+class Forgetting(Writer):
+    """Tells that entries have gone when the record has forgotten where they were."""
+
+    async def _rearrange(self, decided: list[tuple[Attempt, Rearrange]]) -> None:
+        told, self.on_left = self.on_left, None
+        await super()._rearrange(decided)
+        self.on_left = told
+        await self._left([place for attempt, d in decided if not attempt.failed for place in d.first.entries])
+
+
+@in_virtual_time
+async def test_an_entry_that_is_forgotten_before_others_know_leaves_its_copies(monkeypatch):
+    monkeypatch.setattr("projections.worker.Writer", Forgetting)
+    assert await wrong_after_a_death(after=True, layout=OF_ENTRIES_LAYOUT, dead=True)
 
 
 async def order_of_writes() -> list[str]:
