@@ -10,13 +10,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from tests.prove.report import Part
-from tests.simulation import adversity, till, town
+from tests.simulation import adversity, market, till, town
 from tests.simulation.adversity import Found, run
 
 CHUNK = 200
 STEPS = 25
 KINDS: dict[str, tuple[Any, int]] = {
-    "": (adversity.history, 1), " with totals": (till.history, 5), " with copies": (town.history, 5),
+    "": (adversity.history, 1), " of every kind and key": (market.history, 2), " with totals": (till.history, 5),
+    " with copies": (town.history, 5),
     " with copies in place": (functools.partial(town.history, in_place=True), 5),
 }  # fmt: skip
 """What the histories are of: an Index, an Aggregate, an Embed; of so many histories of an Index there is one."""

@@ -22,7 +22,7 @@ from projections.declare import Index, SoftDelete, Source
 from projections.entries import Rules, State, document, wanted
 from projections.errors import ItemError, ThrottledError, TransientError
 from projections.identity import Identity, Place
-from projections.keys import UNDEFINED, Key
+from projections.keys import UNDEFINED, Key, at, parse_path
 from projections.memory import MemoryStore, _Data
 from projections.outcomes import Outcome, Result
 from projections.patience import PatientStore
@@ -291,8 +291,9 @@ class Shop:
 
     async def open(self) -> None:
         self.store = MemoryStore(clock=lambda: self.now)
-        for container, key in ((SOURCE, "/shop"), (TARGET, "/k"), (STATE, "/pk"), (LETTERS, "/projection")):
-            await self.store.create_container(Description(container, (key,), default_ttl=-1))
+        keys = {SOURCE: ("/shop",), TARGET: self.rules.projection.key.paths, STATE: ("/pk",), LETTERS: ("/projection",)}
+        for container, paths in keys.items():
+            await self.store.create_container(Description(container, paths, default_ttl=-1))
         self._workers = [self._worker() for _ in range(2)]
 
     def _worker(self) -> tuple[Between, Writer]:
@@ -536,9 +537,11 @@ class Found:
         return "\n   ".join([f"{self.wrong} after", *self.tale])
 
 
-async def history(seed: int, writer: type[Writer] = Writer, *, at_most: int | None = None) -> Found:
+async def history(
+    seed: int, writer: type[Writer] = Writer, *, at_most: int | None = None, kind: type[Shop] = Shop
+) -> Found:
     """One random history to its end, or its first steps."""
-    shop = Shop(seed, writer)
+    shop = kind(seed, writer)
     await shop.open()
     steps, weights = zip(*STEPS, strict=True)
     for step in shop.chance.choices(steps, weights, k=shop.chance.randint(3, 25))[:at_most]:
@@ -560,7 +563,7 @@ def expected(shop: Shop, states: list[State]) -> tuple[dict[Identity, dict[Place
     entries: dict[Identity, dict[Place, Any] | None] = {}
     parked = set()
     for state in states:
-        own: dict[Place, Any] | None = {}
+        own: dict[Place, Any] = {}
         change = shop._feed[state.identity].state.item
         ttl = (change or {}).get("ttl", -1)
         if change and ttl > 0 and abs(change["_ts"] + ttl - shop.now) <= UNSURE_SECONDS:
@@ -568,7 +571,7 @@ def expected(shop: Shop, states: list[State]) -> tuple[dict[Identity, dict[Place
             continue
         try:
             for entry in wanted(shop.rules, state, shop.now).entries:
-                own = {entry.place: content(document(entry, state, shop.rules.reserved, shop.now))}
+                own[entry.place] = content(document(entry, state, shop.rules.reserved, shop.now))
         except ItemError:
             parked.add(state.identity)
         entries[state.identity] = own
@@ -584,12 +587,13 @@ async def difference(shop: Shop, *, more_letters: bool = False, audited: bool = 
     """What a fresh rebuild would have otherwise. `more_letters`: of items that are mended, too, until an audit."""
     states = await shop.present()
     entries, parked = expected(shop, states)
-    unsure = {identity.entry_id for identity, own in entries.items() if own is None}
+    unsure = {(identity.id, identity.key.to_list()[0]) for identity, own in entries.items() if own is None}
+    paths = [parse_path(path) for path in shop.rules.projection.key.paths]
     fresh_ = {place: doc for own in entries.values() for place, doc in (own or {}).items()}
     found = {
-        Place(doc["id"], Key.of(doc.get("k", UNDEFINED))): content(doc)
+        Place(doc["id"], Key.of(*(at(doc, path) for path in paths))): content(doc)
         for doc in await shop.documents(TARGET)
-        if doc["id"] not in unsure
+        if (doc[shop.rules.reserved]["id"], doc[shop.rules.reserved]["key"][0]) not in unsure
     }
     if found != fresh_:
         return f"the target holds {found}, a fresh rebuild {fresh_}"
