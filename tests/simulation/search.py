@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
 from struct import Struct
@@ -75,6 +75,7 @@ class Search:
         self._alike = len(others) == 2 and "audit" not in others and not pages
         self._kills = kills
         self._readers = readers
+        self._start: Position = (0, 0, 0, 0, *(IDLE for _ in others), IDLE)
         self._pages = pages or [range(len(histories))] * (len(others) + 1)
         self._last = tuple(history.last for history in histories)
         self._sources: list[tuple[int, ...]] = [(-1,) * len(histories)]  # states of the source, as met
@@ -90,7 +91,7 @@ class Search:
     def run(self, at_most: int | None = None, seconds: float | None = None) -> Found:
         """Visit every position that can be reached, unless there are too many."""
         began = time.perf_counter()
-        start = (0, 0, 0, 0, *(IDLE for _ in self._others), IDLE)
+        start = self._start
         pack = Struct(f"{len(start)}I").pack  # as text of bytes a position needs less memory
         seen, open_ = {pack(*start)}, [start]
         while open_:
@@ -98,7 +99,7 @@ class Search:
             wrong = self._check(position)
             if wrong:
                 names = ", ".join(map(str, self._histories))
-                way = self._way(start, position)
+                way = self._way(position)
                 return Found(len(seen), time.perf_counter() - began, wrong=f"{names}: {wrong}", steps=way)
             for following in self._steps(position):
                 packed = pack(*following)
@@ -106,7 +107,7 @@ class Search:
                     seen.add(packed)
                     open_.append(following)
                 if self._readers and self._entries(position) and not self._entries(following):
-                    way = (*self._way(start, position), self._tell(position, following))
+                    way = (*self._way(position), self._tell(position, following))
                     return Found(len(seen), time.perf_counter() - began, wrong="readers see no entry", steps=way)
             if (at_most and len(seen) > at_most) or (seconds and time.perf_counter() - began > seconds):
                 return Found(len(seen), time.perf_counter() - began, complete=False)
@@ -118,8 +119,9 @@ class Search:
             return (*position[:4], position[5], position[4], *position[6:])
         return position
 
-    def _way(self, start: Position, goal: Position) -> tuple[str, ...]:
+    def _way(self, goal: Position) -> tuple[str, ...]:
         """A shortest run to a position."""
+        start = self._start
         came: dict[Position, Position] = {start: start}
         layer = [start]
         while goal not in came:
@@ -143,7 +145,7 @@ class Search:
             if track <= DEAD and after[4 + number] != track and after[3] == before[3]:
                 return f"{number}: gets state {self._sources[after[0]]}"
             for which, move in self._moves.get((track, *before[:2]), ()):
-                killed = after[3] and after[4 + number] in (IDLE, DEAD)
+                killed = after[3] and after[4 + number] == self._killed(number) != move[2]
                 if move[:2] == after[:2] and (killed or move[2] == after[4 + number]):
                     call = self._workers.tracks[track].calls[which]
                     refused = ", refused" if call.name == "write" and move[3] is None else ""
@@ -154,26 +156,37 @@ class Search:
 
     def _steps(self, position: Position) -> list[Position]:
         """Everything that can happen next."""
-        source, world, given, killed, *tracks = position
         found: list[Position] = []
-        for number, track in enumerate(tracks):
-            owns = number == len(self._others)
-            if track > DEAD:
-                moves = self._moves.get((track, source, world))
-                for _, (source_, world_, following, written) in moves or self._calls(track, source, world):
-                    after = self._others_after(tracks, written) if written else tracks[:]
-                    after[number] = following
-                    found.append((source_, world_, given, killed, *after))
-                    if written and self._kills and following != DONE:
-                        after[number] = IDLE if owns else DEAD
-                        found.append((source_, world_, given, 1, *after))
-            elif track == IDLE or (track == DONE and owns):
-                for source_, _, following, _ in self._begins(number, source):
-                    if track == IDLE or source_ != given:
-                        after = tracks[:]
-                        after[number] = following
-                        found.append((source_, world, source_ if owns else given, killed, *after))
+        for number, track in enumerate(position[4:]):
+            found += self._go_on(position, number) if track > DEAD else self._set_out(position, number)
         return list(map(self._sorted, found)) if self._alike else found
+
+    def _go_on(self, position: Position, number: int) -> Iterator[Position]:
+        """What one worker's next call comes to; the worker may be killed after it."""
+        source, world, given, killed, *tracks = position
+        moves = self._moves.get((tracks[number], source, world)) or self._calls(tracks[number], source, world)
+        for _, (source_, world_, following, written) in moves:
+            after = self._others_after(tracks, written) if written else tracks[:]
+            after[number] = following
+            yield source_, world_, given, killed, *after
+            if written and self._kills and following != DONE:
+                after[number] = self._killed(number)
+                yield source_, world_, given, 1, *after
+
+    def _killed(self, number: int) -> int:
+        """The track of a worker that was killed: the owner is followed by another one."""
+        return IDLE if number == len(self._others) else DEAD
+
+    def _set_out(self, position: Position, number: int) -> Iterator[Position]:
+        """A worker begins, with the states that the source has by then."""
+        source, world, given, killed, *tracks = position
+        owns, track = number == len(self._others), tracks[number]
+        if track == IDLE or (track == DONE and owns):
+            for source_, _, following, _ in self._begins(number, source):
+                if track == IDLE or source_ != given:
+                    after = tracks[:]
+                    after[number] = following
+                    yield source_, world, source_ if owns else given, killed, *after
 
     def _others_after(self, tracks: list[int], written: frozenset[int]) -> list[int]:
         """Where workers are when somebody else wrote to some spots."""
@@ -191,13 +204,18 @@ class Search:
         """How a worker may start: with the states that the source has, now or later."""
         if (number, source) not in self._starts:
             audit = number < len(self._others) and self._others[number] == "audit"
-            choices = [range(max(0, at), last + 1) for at, last in zip(self._sources[source], self._last, strict=True)]
+            choices = self._choices(source, self._pages[number])
             self._starts[number, source] = moves = []
             for now in itertools.product(*choices):
                 page = [(self._histories[n], now[n]) for n in self._pages[number]]
                 states = [history.present(at) if audit else history.state(at) for history, at in page]
                 moves.append((self._number(self._sources, now), 0, self._workers.start(states, audit=audit), None))
         return self._starts[number, source]
+
+    def _choices(self, source: int, items: Collection[int]) -> list[Sequence[int]]:
+        """What the states of all items may be when these are looked at."""
+        at = self._sources[source]
+        return [range(max(0, n), last + 1) if i in items else (n,) for i, n, last in zip(count(), at, self._last)]
 
     def _calls(self, number: int, source: int, world: int) -> list[tuple[int, Move]]:
         """What the pending calls of a worker may come to: which call, and what is then."""
@@ -212,11 +230,8 @@ class Search:
         return self._moves[key]
 
     def _looks(self, track: Track, which: int, source: int, world: int) -> Iterator[Move]:
-        items, at = track.spots[which], self._sources[source]
-        choices = [
-            range(n, last + 1) if i in items else (n,) for i, n, last in zip(count(), at, self._last, strict=False)
-        ]
-        for now in itertools.product(*choices):
+        items = track.spots[which]
+        for now in itertools.product(*self._choices(source, items)):
             following = self._workers.after(
                 track, which, Looked(tuple(self._histories[n].looks(now[n]) for n in items))
             )
@@ -246,18 +261,25 @@ class Search:
 
     def _check(self, position: Position) -> str | None:
         """What is wrong where all have finished, or None."""
-        _, world, given, killed, *tracks = position
+        world, killed = position[1], position[3]
         if world not in self._torn:
             self._torn[world] = self._is_torn(self._worlds[world])
         if self._torn[world]:
             return self._torn[world]
-        if tracks[-1] != DONE or self._sources[given] != self._last or max(tracks) > DEAD:
+        if not self._is_over(position):
             return None
         if (world, killed) not in self._verdicts:
-            spots = self._worlds[world]
-            wrong = None if killed else self._wrong(spots)
-            self._verdicts[world, killed] = wrong or self._wrong(self._audited(spots), " after audit")
+            self._verdicts[world, killed] = self._verdict(self._worlds[world], killed)
         return self._verdicts[world, killed]
+
+    def _is_over(self, position: Position) -> bool:
+        """All have finished, and the owner had the last states."""
+        _, _, given, _, *tracks = position
+        return tracks[-1] == DONE and self._sources[given] == self._last and max(tracks) <= DEAD
+
+    def _verdict(self, spots: tuple[int, ...], killed: int) -> str | None:
+        wrong = None if killed else self._wrong(spots)
+        return wrong or self._wrong(self._audited(spots), " after audit")
 
     def _is_torn(self, spots: tuple[int, ...]) -> str | None:
         """Totals are what contributions come to, whatever anybody is about to do."""
@@ -276,12 +298,17 @@ class Search:
     def _audited(self, spots: tuple[int, ...]) -> tuple[int, ...]:
         """What the spots hold after an audit that nobody disturbs."""
         states = [history.present(history.last) for history in self._histories]
-        track, held = self._workers.start(states, audit=True), list(spots)
-        while track != DONE:
+        return self._undisturbed(self._workers.start(states, audit=True), spots, self._last)
+
+    def _undisturbed(self, track: int, spots: tuple[int, ...], source: tuple[int, ...]) -> tuple[int, ...]:
+        """What the spots hold when a worker has gone all its way."""
+        held = list(spots)
+        while track > DEAD:
             here = self._workers.tracks[track]
             at = here.spots[0]
             if here.calls[0].container == SOURCE:
-                track = self._workers.after(here, 0, Looked(tuple(self._histories[n].looks(self._last[n]) for n in at)))
+                states = tuple(self._histories[n].looks(source[n]) for n in at)
+                track = self._workers.after(here, 0, Looked(states))
                 continue
             track, left = self._workers.carry_out(here, 0, tuple(held[n] for n in at))
             for n, document in zip(at, left or (), strict=False):

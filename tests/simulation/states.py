@@ -21,8 +21,10 @@ from projections.version import Version
 from tests.totals import totals
 
 NOW = 1_700_000_000
-SOURCE, TARGET, STATE, LETTERS = (Container("db", name) for name in ("source", "target", "state", "letters"))
-KEYS = {SOURCE: "/s", TARGET: "/k", STATE: "/pk", LETTERS: "/projection"}
+SOURCE, TARGET, REFS, STATE, LETTERS = (
+    Container("db", name) for name in ("source", "target", "refs", "state", "letters")
+)
+KEYS = {SOURCE: "/s", TARGET: "/k", REFS: "/ref", STATE: "/pk", LETTERS: "/projection"}
 RULES = Rules(
     Index(
         name="p",
@@ -74,6 +76,14 @@ CONTENTS: dict[str, dict[str, Any] | None] = {
     "[xy]": {"k": ["x", "y"], "v": "a"},
     "soft": {"k": "x", "v": "a", "deleted": True},
     "bad": {"k": {}, "v": "a"},  # no key: parked
+    "x:": {"k": "x", "by": []},
+    "x:a": {"k": "x", "by": ["a"]},
+    "x:b": {"k": "x", "by": ["b"]},
+    "x:ab": {"k": "x", "by": ["a", "b"]},
+    "y:a": {"k": "y", "by": ["a"]},
+    "xx:a": {"k": "x", "v": "other", "by": ["a"]},
+    "Ann": {"n": "Ann"},
+    "Bob": {"n": "Bob"},
     "gone": None,
 }
 ENTRIES = ("xa", "xb", "ya", "yb")

@@ -19,22 +19,35 @@ import asyncio
 import contextlib
 import json
 from collections import deque
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import AsyncIterator, Collection, Coroutine, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from enum import IntEnum
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from projections.aggregate import Aggregate
 from projections.deadletters import DeadLetters
 from projections.entries import Rules, State
 from projections.errors import ConflictError
-from projections.identity import Place
+from projections.identity import Identity, Place
 from projections.keys import Key
 from projections.memory import MemoryStore, _Data
 from projections.store import Container, Delete, Description, Document, WriteError
 from projections.totaling import AggregateWriter
 from projections.writer import Attempt, Places, Writer
-from tests.simulation.states import KEYS, LETTERS, NOW, RULES, SOURCE, STATE, TARGET, History, canonical, made, places
+from tests.simulation.states import (
+    KEYS,
+    LETTERS,
+    NOW,
+    REFS,
+    RULES,
+    SOURCE,
+    STATE,
+    TARGET,
+    History,
+    canonical,
+    made,
+    places,
+)
 
 IDLE, DONE, DEAD = 0, 1, 2
 """Tracks of a worker that has not started, has finished, was killed."""
@@ -88,7 +101,7 @@ class Answer:
         etags = tuple(
             OUTDATED if spot in spots and etag else etag for spot, etag in zip(self.spots, self.etags, strict=True)
         )
-        return Answer(self.spots, etags, self.documents, self.refused)
+        return replace(self, etags=etags)
 
 
 @dataclass(frozen=True)
@@ -143,7 +156,7 @@ class Script:
         self._loop = loop
         self.pending: list[tuple[Call, asyncio.Future[Any]]] = []
 
-    def _ask(self, call: Call) -> asyncio.Future[Any]:
+    def ask(self, call: Call) -> asyncio.Future[Any]:
         future = self._loop.create_future()
         self.pending.append((call, future))
         return future
@@ -152,24 +165,23 @@ class Script:
         """A bulk read is no snapshot: each place is read at a time of its own. The source's items have one time each,
         too, but each is its own item's business."""
         asked = sorted(places, key=str)
-        if container == TARGET:
-            calls = [self._ask(Call("read", container, ((place,),))) for place in asked]
+        if container in (TARGET, REFS):
+            calls = [self.ask(Call("read", container, ((place,),))) for place in asked]
         else:
-            calls = [self._ask(Call("read", container, (tuple(asked),)))]
+            calls = [self.ask(Call("read", container, (tuple(asked),)))]
         found: dict[Place, Document] = {}
         for call in calls:
             found |= await call
         return found
 
     async def write(self, container: Container, key: Key, operations: Any) -> list[str | None]:
-        result: list[str | None] = await self._ask(Call("write", container, (key, tuple(operations))))
+        result: list[str | None] = await self.ask(Call("write", container, (key, tuple(operations))))
         return result
 
     async def query(
         self, container: Container, text: str, parameters: Mapping[str, Any], key: Key
     ) -> AsyncIterator[list[Any]]:
-        assert not parameters
-        yield await self._ask(Call("query", container, (key, text)))
+        yield await self.ask(Call("query", container, (key, text, dict(parameters))))
 
 
 class Stage(IntEnum):
@@ -180,18 +192,33 @@ class Stage(IntEnum):
     ENDING = 2  # nothing is left but to look at the source again
 
 
+class Run(NamedTuple):
+    """How a worker came to where it is: the beginning of its round, and the answers it got since."""
+
+    attempts: list[Attempt]
+    shown: Any  # what tells these attempts from others
+    answers: tuple[Given, ...] = ()
+    then: int = DONE  # the track that follows when all attempts are finished
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        return self[1:]
+
+
 class Track:
     """The position of a worker. One object each; `number` tells it from others."""
 
-    __slots__ = ("answers", "attempts", "calls", "number", "shown", "spots")
+    __slots__ = ("calls", "number", "run", "spots")
 
-    def __init__(self, attempts: list[Attempt], shown: Any, answers: tuple[Given, ...], calls: list[Call]) -> None:
-        self.attempts = attempts
-        self.shown = shown
-        self.answers = answers
+    def __init__(self, run: Run, calls: list[Call]) -> None:
+        self.run = run
         self.calls = calls
         self.number = -1
         self.spots: list[tuple[int, ...]] = []  # of each call
+
+    @property
+    def attempts(self) -> list[Attempt]:
+        return self.run.attempts
 
 
 PASSING = {"want", "headers", "placement", "stored", "confirmed", "failed", "overtaken", "outcome"}
@@ -214,28 +241,61 @@ def resting(attempt: Attempt) -> tuple[Any, ...]:
     return tuple(kept.values())
 
 
-class Round:
+PLACES: Final = Places(SOURCE, TARGET, STATE)
+
+
+class Running:
+    """Real code at work on a scripted store."""
+
+    def __init__(self, loop: Loop, script: Script) -> None:
+        self._loop = loop
+        self.script = script
+        self.answered = 0
+
+    def _begin(self, work: Coroutine[Any, Any, Any]) -> None:
+        self.task = self._loop.create_task(work)
+        self._loop.settle()
+
+    def give(self, which: int, value: Any) -> None:
+        """Answer one of the pending calls."""
+        _, future = self.script.pending.pop(which)
+        self.answered += 1
+        if isinstance(value, Exception):
+            future.set_exception(value)
+        else:
+            future.set_result(value)
+        self._loop.settle()
+
+    def leave(self) -> None:
+        self.task.cancel()
+        self._loop.settle()
+        with contextlib.suppress(asyncio.CancelledError):
+            self.task.result()
+
+
+class Round(Running):
     """A real writer at its work of one round."""
 
-    def __init__(self, loop: Loop, writer: type[Writer], rules: Rules, attempts: Sequence[Attempt]) -> None:
-        self._loop = loop
+    def __init__(
+        self, loop: Loop, script: Script, writer: Any, rules: Rules, attempts: Sequence[Attempt],
+        places: Places = PLACES,
+    ) -> None:  # fmt: skip
+        super().__init__(loop, script)
         self.attempts = [begun(attempt) for attempt in attempts]
-        self.script = Script(loop)
-        store: Any = self.script
+        store: Any = script
         self.writer = writer(
             store,
             rules,
-            Places(SOURCE, TARGET, STATE),
+            places,
             DeadLetters(store, LETTERS, rules.projection.full_name, clock=lambda: NOW),
             now=lambda: NOW,
             monotonic=lambda: 0.0,
             sleep=_no_sleep,
         )
-        self.stage, self.since, self.answered = Stage.READING, 0, 0
+        self.stage, self.since = Stage.READING, 0
         self._decided: list[tuple[Attempt, Any]] = []
         self._watch()
-        self.task = loop.create_task(self.writer._round(self.attempts))
-        loop.settle()
+        self._begin(self.writer._round(self.attempts))
 
     def _watch(self) -> None:
         """Note which stage the round is in."""
@@ -263,22 +323,12 @@ class Round:
         if stage > self.stage:
             self.stage, self.since = stage, self.answered
 
-    def give(self, which: int, value: Any) -> None:
-        """Answer one of the pending calls."""
-        _, future = self.script.pending.pop(which)
-        self.answered += 1
-        if isinstance(value, Exception):
-            future.set_exception(value)
-        else:
-            future.set_result(value)
-        self._loop.settle()
-
     def resting(self) -> tuple[Any, ...]:
         """What the rest of the round rests on, beside the answers since the stage began."""
         decisions = {id(attempt): decision for attempt, decision in self._decided}
         seen = []
         for attempt in self.attempts:
-            own = [*resting(attempt), attempt.failed, id(attempt) in decisions]
+            own = [*resting(attempt), attempt.failed, id(attempt) in decisions, _copied(attempt)]
             if self.stage is Stage.WRITING:
                 record = attempt.placement
                 own.append(record and (record.etag, record.parked, record.version.etag))
@@ -291,11 +341,10 @@ class Round:
         totals = isinstance(self.writer, AggregateWriter)
         return frozenset(canonical(dict(stored.document)) for stored in attempt.stored.values() if totals)
 
-    def leave(self) -> None:
-        self.task.cancel()
-        self._loop.settle()
-        with contextlib.suppress(asyncio.CancelledError):
-            self.task.result()
+
+def _copied(attempt: Attempt) -> str:
+    """What the look at the headers compares with."""
+    return repr([(text, header and header.copy) for text, header in attempt.headers.items()])
 
 
 async def _no_sleep(seconds: float) -> None:
@@ -303,10 +352,6 @@ async def _no_sleep(seconds: float) -> None:
 
 
 NOWHERE: Final[frozenset[int]] = frozenset()
-
-
-def _outdated(answers: tuple[Given, ...], written: frozenset[int]) -> tuple[Given, ...]:
-    return tuple((n, given.outdated(written)) for n, given in answers) if written else answers
 
 
 class Workers:
@@ -321,23 +366,28 @@ class Workers:
         self._loop = Loop()
         self.items = [History((), id=id_).identity for id_ in ids]
         self.numbers: dict[Spot, int] = {}
-        for identity in self.items:
-            for place in places(rules, identity):
-                self._number(TARGET, place)
-            self._number(STATE, Place(identity.entry_id, Key.of(f"{rules.projection.full_name}|0")))
-            self._number(LETTERS, Place(identity.entry_id, Key.of(rules.projection.full_name)))
+        for spot in self._all_spots():
+            self.numbers.setdefault(spot, len(self.numbers))  # items share totals
         self.spots = list(self.numbers)
         self.documents: list[Document | None] = [None]
         self._document_numbers: dict[str, int] = {}
-        self.tracks: list[Track] = [Track([], None, (), []) for _ in (IDLE, DONE, DEAD)]
+        self.tracks: list[Track] = [Track(Run([], None), []) for _ in (IDLE, DONE, DEAD)]
         self._tracks: dict[Any, int] = {}
         self._positions: dict[Any, int] = {}
         self._outdated: dict[Any, int] = {}
-        self.merged: dict[int, list[Any]] | None = None  # what was made one, where somebody wants to know
+        self.merged: dict[int, list[Run]] | None = None  # what was made one, where somebody wants to know
         self._steps: dict[Any, int] = {}
 
-    def _number(self, container: Container, place: Place) -> None:
-        self.numbers.setdefault((container, place), len(self.numbers))  # items share totals
+    def _all_spots(self) -> Iterator[Spot]:
+        """Whatever workers may write to."""
+        for identity in self.items:
+            for place in places(self.rules, identity):
+                yield TARGET, place
+            yield self._record(identity)
+            yield LETTERS, Place(identity.entry_id, Key.of(self.rules.projection.full_name))
+
+    def _record(self, identity: Identity) -> Spot:
+        return STATE, Place(identity.entry_id, Key.of(f"{self.rules.projection.full_name}|0"))
 
     # documents
 
@@ -355,75 +405,99 @@ class Workers:
     def start(self, states: Sequence[State], *, audit: bool = False) -> int:
         return self._begin([Attempt(state, 0.0, audit=audit) for state in states])
 
-    def _begin(self, attempts: Sequence[Attempt]) -> int:
+    def _begin(self, attempts: Sequence[Attempt], then: int = DONE) -> int:
         attempts = [begun(attempt) for attempt in attempts]
-        shown = tuple(map(resting, attempts))
-        return self._at(attempts, shown, ())
+        return self._at(Run(attempts, tuple(map(resting, attempts)), then=then))
 
     def after(self, track: Track, which: int, answer: Answer | Looked, written: frozenset[int] = NOWHERE) -> int:
         """Where a worker is that was here, wrote to some spots and got this answer."""
         key = track.number, which, answer, written
         if key not in self._steps:
-            answers = (*_outdated(track.answers, written), (which, answer))
-            self._steps[key] = self._at(track.attempts, track.shown, answers)
+            self._steps[key] = self._at(self._answered(track.run, which, answer, written))
         return self._steps[key]
 
     def outdated(self, number: int, written: frozenset[int]) -> int:
         """Where a worker is that was here when somebody else wrote to some spots."""
         key = number, written
         if key not in self._outdated:
-            track = self.tracks[number]
-            self._outdated[key] = self._at(track.attempts, track.shown, _outdated(track.answers, written))
+            self._outdated[key] = self._at(self._later(self.tracks[number].run, written))
         return self._outdated[key]
+
+    def _answered(self, run: Run, which: int, answer: Answer | Looked, written: frozenset[int]) -> Run:
+        run = self._later(run, written)
+        return run._replace(answers=(*run.answers, (which, answer)))
+
+    def _later(self, run: Run, written: frozenset[int]) -> Run:
+        """The same when some spots have been written to."""
+        if not written:
+            return run
+        answers = tuple((which, given.outdated(written)) for which, given in run.answers)
+        return run._replace(answers=answers, then=self._then(run.then, written))
+
+    def _then(self, then: int, written: frozenset[int]) -> int:
+        """What follows when all attempts are finished, where some spots have been written to meanwhile."""
+        return then
 
     def check_merging(self) -> int:
         """See that positions that were made one are followed by the same, whatever happens; how many there are."""
         assert self.merged is not None
         merged, self.merged = self.merged, None
         for (number, which, answer, written), following in list(self._steps.items()):
-            for attempts, shown, answers in merged.get(number, ()):
-                assert self._at(attempts, shown, (*_outdated(answers, written), (which, answer))) == following
+            for run in merged.get(number, ()):
+                assert self._at(self._answered(run, which, answer, written)) == following
         for (number, written), following in list(self._outdated.items()):
-            for attempts, shown, answers in merged.get(number, ()):
-                assert self._at(attempts, shown, _outdated(answers, written)) == following
+            for run in merged.get(number, ()):
+                assert self._at(self._later(run, written)) == following
         return sum(len(members) for members in merged.values())
 
-    def _at(self, attempts: list[Attempt], shown: Any, answers: tuple[Given, ...]) -> int:
-        key = shown, answers
-        if key not in self._tracks:
-            self._tracks[key] = self._run(attempts, shown, answers)
-        return self._tracks[key]
+    def _at(self, run: Run) -> int:
+        if run.key not in self._tracks:
+            self._tracks[run.key] = self._go(run)
+        return self._tracks[run.key]
 
-    def _run(self, attempts: list[Attempt], shown: Any, answers: tuple[Given, ...]) -> int:
-        running = Round(self._loop, self._writer, self.rules, attempts)
-        for which, answer in answers:
+    def _round(self, attempts: Sequence[Attempt]) -> Round:
+        return Round(self._loop, Script(self._loop), self._writer, self.rules, attempts)
+
+    def _go(self, run: Run) -> int:
+        """Have the worker at it, up to its next calls."""
+        running = self._round(run.attempts)
+        for which, answer in run.answers:
             running.give(which, self._value(running.script.pending[which][0], answer))
         if running.task.done():
             running.task.result()
             left = [attempt for attempt in running.attempts if not attempt.finished]
-            return self._begin(left) if left else DONE
+            return self._begin(left, run.then) if left else self._finished(run.then)
         calls = [call for call, _ in running.script.pending]
         assert calls, "the writer waits for nothing"
         since = running.since if self._merging and running.stage is not Stage.READING else 0
-        rests = running.resting() if since else shown
+        rests = running.resting() if since else run.shown
         running.leave()
-        position = rests, answers[since:]
+        return self._meet(run, (rests, run.answers[since:], run.then), calls)
+
+    def _finished(self, then: int) -> int:
+        """Where a worker is when all attempts are finished."""
+        return then
+
+    def _meet(self, run: Run, position: Any, calls: list[Call]) -> int:
+        """The number of a position: a new one, unless it was met before."""
         if position not in self._positions:
-            track = Track(attempts, shown, answers, calls)
+            track = Track(run, calls)
             track.number = self._positions[position] = len(self.tracks)
             track.spots = [self._spots(call) for call in calls]
             self.tracks.append(track)
         number = self._positions[position]
         assert self.tracks[number].calls == calls, "positions that differ were taken for one"
         if self.merged is not None:
-            self.merged.setdefault(number, []).append((attempts, shown, answers))
+            self.merged.setdefault(number, []).append(run)
         return number
 
     def _spots(self, call: Call) -> tuple[int, ...]:
         """The numbers of a call's spots; of the source, those of items."""
         if call.name == "query":
-            key = call.arguments[0]
-            return tuple(n for (container, place), n in self.numbers.items() if (container, place.key) == (TARGET, key))
+            key, *_ = call.arguments
+            return tuple(
+                n for (container, place), n in self.numbers.items() if (container, place.key) == (call.container, key)
+            )
         if call.container == SOURCE:
             ids = [identity.id for identity in self.items]
             return tuple(ids.index(place.id) for _, place in call.spots())
@@ -440,7 +514,8 @@ class Workers:
         if call.name == "write":
             return list(answer.etags)
         if call.name == "query":
-            return json.loads(answer.rows)
+            etags = {self.spots[n][1].id: etag for n, etag in zip(answer.spots, answer.etags, strict=True)}
+            return [row | {"_etag": etags[row["id"]]} if "_etag" in row else row for row in json.loads(answer.rows)]
         return {
             place: {**(self.documents[number] or {}), "_etag": etag, "_ts": NOW}
             for place, number, etag in zip(call.arguments[0], answer.documents, answer.etags, strict=True)
@@ -449,6 +524,10 @@ class Workers:
 
     # calls
 
+    def _found(self, call: Call, rows: list[Any]) -> Answer:
+        """What the rows of a query say."""
+        return Answer((), (), rows=json.dumps(rows))
+
     def carry_out(self, track: Track, which: int, documents: tuple[int, ...]) -> tuple[int, tuple[int, ...] | None]:
         """Carry a call out where its spots hold these documents: where the worker is then, what the spots hold then.
 
@@ -456,10 +535,11 @@ class Workers:
         """
         call, spots = track.calls[which], track.spots[which]
         if call.name == "query":
-            key, text = call.arguments
+            key, text, parameters = call.arguments
             held = [(self.spots[n][1], self.documents[number]) for n, number in zip(spots, documents, strict=True)]
-            rows = anext(_store(call.container, *zip(*held, strict=True)).query(call.container, text, {}, key))
-            return self.after(track, which, Answer((), (), rows=json.dumps(at_once(rows)))), None
+            store = _store(call.container, *zip(*held, strict=True))
+            rows = at_once(anext(store.query(call.container, text, parameters, key)))
+            return self.after(track, which, self._found(call, rows)), None
         if call.name == "read":
             answer = Answer(spots, tuple(PRESENT if number else None for number in documents), documents)
             return self.after(track, which, answer), None
