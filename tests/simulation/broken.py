@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from projections.batches import Write
+from projections.embedding import EmbedWriter, HeaderWriter
+from projections.entries import State
+from projections.fanout import FanOut, Job, Jobs
 from projections.keys import Key
-from projections.plan import Confirm, Rearrange
+from projections.outcomes import Result
+from projections.plan import Confirm, Put, Rearrange
 from projections.store import Container, Delete, Operation, Upsert, WriteError
 from projections.totaling import AggregateWriter, Own
 from projections.writer import Attempt, Writer
@@ -150,3 +154,73 @@ class Assuming(AggregateWriter):
 def _assumed(write: Write) -> Write:
     operation = write.operation
     return write if isinstance(operation, Delete) else replace(write, operation=Upsert(operation.document))
+
+
+class Blinkered(EmbedWriter):
+    """Does not look whether a header has moved on."""
+
+    async def _still_present(self, attempts: list[Attempt]) -> list[Attempt]:
+        return await Writer._still_present(self, attempts)
+
+
+class Reversed(EmbedWriter):
+    """Puts the entry before its back-references."""
+
+    async def _put(self, puts: list[tuple[Attempt, Put]]) -> None:
+        for container in ("target", "refs"):
+            await super()._put([(a, put) for a, put in puts if put.entry.place.container == container])
+
+
+class Rash(EmbedWriter):
+    """Removes back-references while the entry still has their copies."""
+
+    async def _rearrange(self, decided: list[tuple[Attempt, Rearrange]]) -> None:
+        early = [(a, r) for a, decision in decided for r in decision.removes if r.place.container == "refs"]
+        await self._remove(early)
+        late = [
+            (a, replace(d, removes=tuple(r for r in d.removes if (a, r) not in early)))
+            for a, d in decided
+            if not a.failed
+        ]
+        await super()._rearrange(late)
+
+
+class Silent(HeaderWriter):
+    """Has no fan-out."""
+
+    async def _write_entries(self, writes: list[tuple[Attempt, Write]]) -> None:
+        await Writer._write_entries(self, writes)
+
+
+class Late(Silent):
+    """Puts the fan-out on record when the header is written."""
+
+    async def _write_entries(self, writes: list[tuple[Attempt, Write]]) -> None:
+        await super()._write_entries(writes)
+        await self.jobs.begin([attempt.identity for attempt, _ in writes])
+
+
+class Sweeping(Jobs):
+    """Takes a fan-out off the record though it has been started anew."""
+
+    async def end(self, job: Job) -> None:
+        await super().end(replace(job, etag=ANY))
+
+
+class Eager(FanOut):
+    """Takes a fan-out off the record before it is carried out."""
+
+    async def _job(self, job: Job, stop: Callable[[], bool]) -> int:
+        await self._jobs.end(job)
+        return await super()._job(job, stop)
+
+
+class Presuming(FanOut):
+    """Takes for granted that the header is written."""
+
+    async def _job(self, job: Job, stop: Callable[[], bool]) -> int:
+        self._headers = self._nothing
+        return await super()._job(job, stop)
+
+    async def _nothing(self, notices: Sequence[State]) -> list[Result]:
+        return []

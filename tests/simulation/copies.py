@@ -114,6 +114,7 @@ class CopyWorkers(Workers):
     def __init__(self, parts: Parts | None = None, *, merging: bool = True) -> None:
         self._parts = parts or Parts()
         super().__init__(RULES, self._parts.items, f"i{AUTHORS}", merging=merging)
+        self._thens: dict[tuple[int, frozenset[int]], int] = {}
         self.jobs = frozenset(self.numbers[self._job(identity)] for identity in self.items[1:])
 
     def _all_spots(self) -> Iterator[Spot]:
@@ -173,14 +174,22 @@ class CopyWorkers(Workers):
     def _then(self, then: int, written: frozenset[int]) -> int:
         if then == DONE:
             return then
-        key = FAN_OUT, then, written
-        if key not in self._outdated:
-            self._outdated[key], _ = self._fan_out(self._later(self.tracks[then].run, written))
-        return self._outdated[key]
+        key = then, written
+        if key not in self._thens:
+            self._thens[key], _ = self._fan_out(self._later(self.tracks[then].run, written))
+        return self._thens[key]
 
     def _finished(self, then: int) -> int:
         """A writer that worked for a fan-out has finished: the fan-out goes on."""
         return then if then == DONE else self.after(self.tracks[then], 0, APPLIED)
+
+    def check_merging(self) -> int:
+        merged = self.merged or {}
+        number = super().check_merging()
+        for (then, written), following in list(self._thens.items()):
+            for run in merged.get(then, ()):
+                assert self._fan_out(self._later(run, written))[0] == following
+        return number
 
     # calls
 

@@ -34,7 +34,7 @@ from tests.totals import torn
 
 Position: TypeAlias = tuple[int, ...]
 """Numbers: of the source's states, of what the spots hold, of the states that the owner was given last, whether anybody
-was killed (1), of the workers' tracks (the owner's is the last)."""
+was killed who may have left something (1), of the workers' tracks (the owner's is the last)."""
 Move: TypeAlias = tuple[int, int, int, frozenset[int] | None]
 """What one worker's next call leads to: the source's states, what the spots hold, its track; the spots it wrote to."""
 
@@ -142,10 +142,10 @@ class Search:
         """What happened between two positions."""
         source = f", the source has {self._sources[after[0]]}" if after[0] != before[0] else ""
         for number, track in enumerate(before[4:]):
-            if track <= DEAD and after[4 + number] != track and after[3] == before[3]:
+            if track <= DEAD and after[4 + number] != track:
                 return f"{number}: gets state {self._sources[after[0]]}"
             for which, move in self._moves.get((track, *before[:2]), ()):
-                killed = after[3] and after[4 + number] == self._killed(number) != move[2]
+                killed = after[4 + number] == self._killed(number) != move[2]
                 if move[:2] == after[:2] and (killed or move[2] == after[4 + number]):
                     call = self._workers.tracks[track].calls[which]
                     refused = ", refused" if call.name == "write" and move[3] is None else ""
@@ -171,11 +171,15 @@ class Search:
             yield source_, world_, given, killed, *after
             if written and self._kills and following != DONE:
                 after[number] = self._killed(number)
-                yield source_, world_, given, 1, *after
+                yield source_, world_, given, killed or self._owing(number), *after
 
     def _killed(self, number: int) -> int:
         """The track of a worker that was killed: the owner is followed by another one."""
         return IDLE if number == len(self._others) else DEAD
+
+    def _owing(self, number: int) -> int:
+        """Whether a worker that is killed may leave what only an audit finds (1)."""
+        return 1
 
     def _set_out(self, position: Position, number: int) -> Iterator[Position]:
         """A worker begins, with the states that the source has by then."""

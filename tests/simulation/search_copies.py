@@ -15,15 +15,14 @@ then on record.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from projections.entries import document, wanted
 from projections.identity import Place
 from projections.plan import placement_from
 from projections.references import HeaderState
 from projections.store import Document
-from tests.simulation.copies import HEADERS, RULES, CopyWorkers, Parts, use
-from tests.simulation.search import Found, Position, Search
+from tests.simulation.copies import HEADERS, RULES, CopyWorkers, use
+from tests.simulation.search import Position, Search
 from tests.simulation.states import NOW, REFS, STATE, TARGET, History, bare
 from tests.simulation.tracks import DEAD, DONE, IDLE, Spot
 
@@ -52,7 +51,7 @@ class CopySearch(Search):
         self._item = workers.items[0]
         self._alike = fan_outs == 2
         self._first_owner = fan_outs + len(others)
-        self._overtaken = bool(overtaken)
+        self._moving = len(histories[0].names) > 1 or "i" in overtaken
         self._traced = traced
         tracks = [DONE] * fan_outs + [IDLE] * len(others) + [DONE] * len(owners)
         first = tuple(min(0, last) for last in self._last) if settled else self._sources[0]
@@ -78,6 +77,11 @@ class CopySearch(Search):
         """An owner that has finished begins again only with a newer state, one that was killed with the same."""
         fans_out = not self._pages[number]
         return DONE if fans_out else IDLE if number >= self._first_owner else DEAD
+
+    def _owing(self, number: int) -> int:
+        """Of who is killed, whoever works on an item for a feed is followed by another one, and so is a fan-out: but
+        if the item has moved on and refers to nothing any longer, no fan-out comes by."""
+        return int(number < self._first_owner and (bool(self._pages[number]) or self._moving))
 
     def _set_out(self, position: Position, number: int) -> Iterator[Position]:
         source, world, given, killed, *tracks = position
@@ -111,8 +115,10 @@ class CopySearch(Search):
         )
 
     def _verdict(self, spots: tuple[int, ...], killed: int) -> str | None:
-        wrong = None if killed and self._overtaken else self._wrong(spots)
-        return wrong or self._wrong(self._audited(spots), " after audit")
+        wrong = None if killed else self._wrong(spots)
+        for authors_first in (True, False):
+            wrong = wrong or self._wrong(self._audited(spots, authors_first=authors_first), " after audit")
+        return wrong
 
     def _audited(self, spots: tuple[int, ...], *, authors_first: bool = True) -> tuple[int, ...]:
         item, *authors = [[history.present(history.last)] for history in self._histories if history.names]
@@ -166,7 +172,9 @@ def _told(found: Mapping[Spot, Document]) -> list[Document]:
     return sorted(found.values(), key=str)
 
 
-def search_copies(item: str, a: str, b: str = "", parts: Parts | None = None, **options: Any) -> Found:
-    """A search for these states of the item and of its authors."""
-    histories = [History.of(item), *(History.of(n, id_=i) if n else History((), id=i) for i, n in (("a", a), ("b", b)))]
-    return CopySearch(CopyWorkers(parts), histories, **options).run()
+def authored(item: str, a: str, b: str = "") -> list[History]:
+    """The histories of an item and of its authors; one of which nothing is said has not arrived yet."""
+    return [
+        History.of(item),
+        *(History.of(n, id_=id_) if n else History((), id=id_) for id_, n in zip("ab", (a, b), strict=True)),
+    ]

@@ -7,9 +7,7 @@ from typing import Any
 
 import pytest
 
-from projections.batches import Write
-from projections.embedding import EmbedWriter, HeaderWriter
-from projections.writer import Attempt, Writer
+from tests.simulation import broken
 from tests.simulation.adversity import Found, run
 from tests.simulation.town import history
 
@@ -24,28 +22,14 @@ def test_copies_follow_what_they_are_copies_of(in_place: bool) -> None:
         assert found.wrong is None, f"seed {seed}: {found}"
 
 
-class Blinkered(EmbedWriter):
-    """Does not look whether a header has moved on."""
-
-    async def _still_present(self, attempts: list[Attempt]) -> list[Attempt]:
-        return await Writer._still_present(self, attempts)
-
-
-class Silent(HeaderWriter):
-    """Has no fan-out."""
-
-    async def _write_entries(self, writes: list[tuple[Attempt, Write]]) -> None:
-        await Writer._write_entries(self, writes)
-
-
 def first_wrong(**writers: Any) -> Found | None:
     return next((found for seed in range(5_000) if (found := run(history(seed, **writers))).wrong), None)
 
 
 def test_without_fan_outs_a_copy_is_wrong() -> None:
-    assert first_wrong(header_writer=Silent)
+    assert first_wrong(header_writer=broken.Silent)
 
 
 @pytest.mark.slow
 def test_without_a_look_at_the_headers_a_copy_is_wrong() -> None:
-    assert first_wrong(writer=Blinkered)
+    assert first_wrong(writer=broken.Blinkered)
