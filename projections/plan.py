@@ -187,7 +187,9 @@ def _rearrange(facts: Facts, have: list[Place], now: float) -> Rearrange:
     old = facts.placement or Placement(facts.identity, facts.version)
     # what another writer has set out to remove, and should stay, is written again: that writer is refused then
     returning = [place for place in old.leaving if place in staying]
-    puts = tuple(_puts(facts, again=returning))
+    # so is an entry that loses a back-reference: a fan-out that has read it is refused then, and no other one comes
+    losing = want if any(place.container == "refs" for place in leaving) else ()
+    puts = tuple(_puts(facts, again=(*returning, *(place for place in losing if place.container == "target"))))
     version = _stamp(facts.version, old.version)
     unparks = old.parked and not facts.parking
     first = Placement(

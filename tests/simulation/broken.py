@@ -12,7 +12,7 @@ from projections.entries import State
 from projections.fanout import FanOut, Job, Jobs
 from projections.keys import Key
 from projections.outcomes import Result
-from projections.plan import Confirm, Put, Rearrange
+from projections.plan import Confirm, Decision, Put, Rearrange
 from projections.store import Container, Delete, Operation, Upsert, WriteError
 from projections.totaling import AggregateWriter, Own
 from projections.writer import Attempt, Writer
@@ -183,6 +183,17 @@ class Rash(EmbedWriter):
             if not a.failed
         ]
         await super()._rearrange(late)
+
+
+class Sparing(EmbedWriter):
+    """Writes only what differs, though a back-reference goes."""
+
+    def _decision(self, attempt: Attempt) -> Decision:
+        decision = super()._decision(attempt)
+        if not isinstance(decision, Rearrange):
+            return decision
+        there = {place: stored.hash for place, stored in attempt.stored.items()}
+        return replace(decision, puts=tuple(p for p in decision.puts if there.get(p.entry.place) != p.entry.hash))
 
 
 class Silent(HeaderWriter):

@@ -53,7 +53,7 @@ EMBED: Final = Embed(
     key="/k",
     exclude=("/by",),
     placement_buckets=1,
-    references={"authors": Reference(source=_SOURCE, id="/by/*", key="/s", fields="n")},
+    references={"authors": Reference(source=_SOURCE, id="/by/*", key=("/s",), fields=("n",))},
 )
 """Items and authors are in one source: each worker knows only its own."""
 [HEADER] = EMBED.parts
@@ -70,6 +70,9 @@ class Parts:
     headers: type[HeaderWriter] = HeaderWriter
     jobs: type[Jobs] = Jobs
     fan_outs: type[FanOut] = FanOut
+
+
+WHOLE: Final = Parts()
 
 
 def use(id_: str) -> Use:
@@ -111,9 +114,9 @@ class Fanning(Running):
 class CopyWorkers(Workers):
     """Runs the writers of an Embed, and its fan-outs."""
 
-    def __init__(self, parts: Parts | None = None, *, merging: bool = True) -> None:
-        self._parts = parts or Parts()
-        super().__init__(RULES, self._parts.items, f"i{AUTHORS}", merging=merging)
+    def __init__(self, parts: Parts = WHOLE, *, merging: bool = True) -> None:
+        self._parts = parts
+        super().__init__(RULES, parts.items, f"i{AUTHORS}", merging=merging)
         self._thens: dict[tuple[int, frozenset[int]], int] = {}
         self.jobs = frozenset(self.numbers[self._job(identity)] for identity in self.items[1:])
 

@@ -51,7 +51,6 @@ class CopySearch(Search):
         self._item = workers.items[0]
         self._alike = fan_outs == 2
         self._first_owner = fan_outs + len(others)
-        self._moving = len(histories[0].names) > 1 or "i" in overtaken
         self._traced = traced
         tracks = [DONE] * fan_outs + [IDLE] * len(others) + [DONE] * len(owners)
         first = tuple(min(0, last) for last in self._last) if settled else self._sources[0]
@@ -79,9 +78,8 @@ class CopySearch(Search):
         return DONE if fans_out else IDLE if number >= self._first_owner else DEAD
 
     def _owing(self, number: int) -> int:
-        """Of who is killed, whoever works on an item for a feed is followed by another one, and so is a fan-out: but
-        if the item has moved on and refers to nothing any longer, no fan-out comes by."""
-        return int(number < self._first_owner and (bool(self._pages[number]) or self._moving))
+        """All but overtaken workers are followed by others who do the same again."""
+        return int(number < self._first_owner and bool(self._pages[number]))
 
     def _set_out(self, position: Position, number: int) -> Iterator[Position]:
         source, world, given, killed, *tracks = position
@@ -172,9 +170,7 @@ def _told(found: Mapping[Spot, Document]) -> list[Document]:
     return sorted(found.values(), key=str)
 
 
-def authored(item: str, a: str, b: str = "") -> list[History]:
+def authored(item: str, a: str, b: str = "", *, clock: str = "apart") -> list[History]:
     """The histories of an item and of its authors; one of which nothing is said has not arrived yet."""
-    return [
-        History.of(item),
-        *(History.of(n, id_=id_) if n else History((), id=id_) for id_, n in zip("ab", (a, b), strict=True)),
-    ]
+    authors = [History.of(n, clock, id_) if n else History((), clock, id_) for id_, n in (("a", a), ("b", b))]
+    return [History.of(item, clock), *authors]

@@ -199,6 +199,17 @@ def test_what_stays_is_not_written_again_where_nobody_is_about_to_remove_it():
     assert decision.removes == (Remove(place("x"), "t1"),)
 
 
+def test_an_entry_that_loses_a_back_reference_is_written_again():
+    """A fan-out that has read it, and dies after writing, is not followed by another one: it has to be refused."""
+    back = Place("i", Key.of("by|a"), "refs")
+    before = replace(record("x"), entries=(back, place("x")))
+    there = {back: stored(etag="t2"), place("x"): stored()}
+    decision = decide(facts(entry("x"), placement=before, stored=there), NOW)
+    assert isinstance(decision, Rearrange)
+    assert decision.puts == (Put(entry("x"), "t1"),)
+    assert decision.removes == (Remove(back, "t2"),)
+
+
 def test_what_is_leaving_is_stored_by_its_number_among_the_entries():
     before = record("x", "y", leaving=(place("y"),))
     document = placement_document(before, "b", "i", 60)
