@@ -7,9 +7,13 @@ time. What is left out is said in `search` and `copies`; beyond that, fan-outs a
 record, as nothing comes of it otherwise. A search may begin where all first states have been dealt with (`settled`).
 
 All have finished when both feeds have been dealt with and no fan-out is on record. Then entries, headers,
-back-references and the record are compared with a fresh rebuild: at once where nobody was killed or nobody was
-overtaken; else after an audit of the item and of the authors, in either order, each followed by the fan-outs that are
-then on record.
+back-references and the record are compared with a fresh rebuild: at once, whoever was killed, but for overtaken
+workers; else after an audit of the item and of the authors, in either order, each followed by the fan-outs that are
+then on record. Such an audit does no harm where nobody was killed.
+
+Not everything at once can be searched: five workers have too many positions where item and author go through several
+states. `tests/prove/interleavings.py` has what is searched. A fan-out has one page, of one item; that it goes on from
+page to page is tested elsewhere.
 """
 
 from __future__ import annotations
@@ -29,7 +33,8 @@ from tests.simulation.tracks import DEAD, DONE, IDLE, Spot
 
 class CopySearch(Search):
     """A search for a history of the item and one of each author. `overtaken`: of whom there is a second worker.
-    `traced`: at every moment, whatever an entry has a copy of has a back-reference to it."""
+    `traced`: at every moment there is a back-reference for whatever an entry has a copy of. That is so for the workers
+    of feeds; a fan-out may find the item moved on when it has written, and then sees to it."""
 
     def __init__(
         self,
