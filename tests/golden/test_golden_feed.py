@@ -28,6 +28,7 @@ PINNED = {
     "deferred": "test_deferred.py", "embed": "test_golden_embed.py", "fanout": "test_golden_embed.py",
     "entries": "test_golden.py", "feed": "test_golden_feed.py", "identity": "test_golden.py",
     "measures": "test_golden_totals.py", "outcomes": "test_golden.py", "plan": "test_golden.py",
+    "replay": "test_golden_replay.py", "resumption": "test_golden_replay.py",
     "rows": "test_golden_elements.py", "strategies": "test_golden_keys.py", "texts": "test_golden_keys.py",
     "totals": "test_golden_totals.py", "version": "test_golden.py",
 }  # fmt: skip
