@@ -29,6 +29,7 @@ def emulator(
     port: Annotated[int, typer.Option(help="Port; 0 takes a free one.")] = 8081,
     https: Annotated[bool, typer.Option("--https", help="Serve HTTPS with a self-made certificate.")] = False,
     data: Annotated[Path | None, typer.Option(help="Folder to keep everything in; memory when not given.")] = None,
+    throttle: Annotated[bool, typer.Option("--throttle", help="Answer 429 beyond the containers' throughput.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Run the embedded Cosmos DB emulator until stopped.
@@ -37,17 +38,17 @@ def emulator(
 
     Exit codes: 0 stopped; 2 it could not start.
     """
-    complete(_emulator(host, port, https, data, as_json))
+    complete(_emulator(host, port, https, data, throttle, as_json))
 
 
-async def _emulator(host: str, port: int, https: bool, data: Path | None, as_json: bool) -> int:
+async def _emulator(host: str, port: int, https: bool, data: Path | None, throttle: bool, as_json: bool) -> int:
     from projections.emulator import Emulator  # an extra of its own, see __main__.EXTRAS
 
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
-    running = Emulator(data, host, port, https)
+    running = Emulator(data, host, port, https, throttle=throttle)
     try:
         await running.start()
     except OSError as error:

@@ -21,13 +21,14 @@ async def serve(
     https: bool = False,
     data: Path | None = None,
     merge_by_client: bool = False,
+    throttle: bool = False,
 ) -> None:
     """Runs an emulator until SIGINT or SIGTERM; prints ``ready URL`` once it accepts connections."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
-    async with Emulator(data, host, port, https, merge_by_client=merge_by_client) as emulator:
+    async with Emulator(data, host, port, https, merge_by_client=merge_by_client, throttle=throttle) as emulator:
         print(f"ready {emulator.url}", flush=True)  # noqa: T201
         await stop.wait()
         print("stopping", file=sys.stderr)  # noqa: T201
@@ -45,6 +46,7 @@ def parser() -> argparse.ArgumentParser:
         action="store_true",
         help="refuse cross-partition sorts and aggregates as the service does, so that clients merge them",
     )
+    made.add_argument("--throttle", action="store_true", help="answer 429 beyond the containers' throughput")
     return made
 
 
@@ -53,7 +55,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parser().parse_args(argv)
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
     try:
-        asyncio.run(serve(options.host, options.port, options.https, options.data, options.merge_by_client))
+        asyncio.run(serve(**vars(options)))
     except OSError as error:
         print(f"cannot start: {error}", file=sys.stderr)  # noqa: T201
         return 1

@@ -8,6 +8,7 @@ from pathlib import Path
 from projections.emulator.catalog import Catalog
 from projections.emulator.pages import QueryOptions
 from projections.emulator.storage import Storage
+from projections.emulator.throttle import Throttle
 
 
 class Statistics:
@@ -44,11 +45,12 @@ class Statistics:
 class Account:
     """The whole state of one emulator."""
 
-    def __init__(self, path: Path | None, merge_by_client: bool = False) -> None:
+    def __init__(self, path: Path | None, merge_by_client: bool = False, throttle: bool = False) -> None:
         self.storage = Storage(path)
         self.catalog = Catalog(self.storage)
         self.queries = QueryOptions(merge_by_client)
         self.statistics = Statistics()
+        self.throttle = Throttle(self.catalog, on=throttle)
 
     def close(self) -> None:
         """Closes the storage."""

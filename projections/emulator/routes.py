@@ -77,13 +77,14 @@ def _containers(account: Account, request: Request, container: Container, rest: 
             return _container(account, request, container)
         case ["docs", *item]:
             documents.check_headers(container, request)
-            if not item:
-                return _items(account, request, container)
             if len(item) > 1:
                 raise _no_route(request, item[1])
+            account.throttle.admit(container, request)
+            if not item:
+                return account.throttle.spend(_items(account, request, container))
             by_rid = is_database_rid(rest[0])
             item_id = documents.item_id_of_rid(account, container, item[0]) if by_rid else item[0]
-            return _item(account, request, container, item_id)
+            return account.throttle.spend(_item(account, request, container, item_id))
         case ["pkranges"]:
             documents.check_headers(container, request)
             return metadata.read_ranges(container, _only(request, "GET"))

@@ -59,11 +59,13 @@ class Emulator:
         https: bool = False,
         *,
         merge_by_client: bool = False,
+        throttle: bool = False,
     ) -> None:
         self.host = host
         self.port = port
         self.https = https
         self.merge_by_client = merge_by_client
+        self.throttle = throttle
         self._data = None if data is None else Path(data)
         self._runner: web.ServerRunner | None = None
         self._sweeper: asyncio.Task[None] | None = None
@@ -91,7 +93,7 @@ class Emulator:
         folder, path = _places(self._data)
         context = certificate.server_context(folder, self.host) if self.https else None
         try:
-            self._account = Account(path, self.merge_by_client)
+            self._account = Account(path, self.merge_by_client, self.throttle)
         except sqlite3.Error as error:
             raise OSError(f"the data in {path} cannot be opened: {error}") from error
         try:
