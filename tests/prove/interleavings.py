@@ -222,7 +222,7 @@ BROKEN: list[Job | CopyJob] = [
             ("Sweeping", Parts(jobs=broken.Sweeping), ("x:a", "Ann-Bob"), {"kills": False}),
             ("Eager", Parts(fan_outs=broken.Eager), ("x:a", "Ann-Bob"), SETTLED),
             ("Tolerant", Parts(fan_outs=broken.Tolerant), ("x:a", "Ann-Bob-Ann-Bob"), SETTLED),
-            ("Presuming", Parts(fan_outs=broken.Presuming), ("x:a", "Ann-Bob"), SETTLED),
+            ("Presuming", Parts(fan_outs=broken.Presuming), ("x:a", "Ann"), {}),
         )
     ),
     *(

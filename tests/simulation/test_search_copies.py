@@ -92,7 +92,7 @@ BROKEN: list[tuple[Parts, str, str, dict[str, Any], str]] = [
     (Parts(jobs=broken.Sweeping), "x:a", "Ann-Bob", STEADY, "fresh rebuild"),
     (Parts(fan_outs=broken.Eager), "x:a", "Ann-Bob", SETTLED, "fresh rebuild"),
     (Parts(fan_outs=broken.Tolerant), "x:a", "Ann-Bob-Ann-Bob", {**SETTLED, **STEADY}, "fresh rebuild"),
-    (Parts(fan_outs=broken.Presuming), "x:a", "Ann-Bob", {**SETTLED, **STEADY}, "fresh rebuild"),
+    (Parts(fan_outs=broken.Presuming), "x:a", "Ann", STEADY, "fresh rebuild"),
 ]
 
 
