@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from projections.batches import Write, write_all
 from projections.embed import HEADER_ID, Header
-from projections.entries import State
+from projections.entries import SYSTEM, State
 from projections.errors import ConflictError
 from projections.identity import Identity
 from projections.keys import Key
@@ -95,7 +95,7 @@ class Jobs:
         try:
             [etag] = await self._store.write(self._state, self._key, [Replace(job.to_stored(self.partition), job.etag)])
         except WriteError as error:
-            _only_gone(error)
+            _only_conflict(error)
             return None
         assert etag
         return replace(job, etag=etag)
@@ -104,10 +104,10 @@ class Jobs:
         try:
             await self._store.write(self._state, self._key, [Delete(job.identity.entry_id, job.etag)])
         except WriteError as error:
-            _only_gone(error)
+            _only_conflict(error)
 
 
-def _only_gone(error: WriteError) -> None:
+def _only_conflict(error: WriteError) -> None:
     if not isinstance(error.cause, ConflictError):
         raise error
 
@@ -165,6 +165,7 @@ class FanOut:
     async def _job(self, job: Job, stop: Callable[[], bool]) -> int:
         # whoever put it on record may not have come to write the header, or may still be about to
         await self._headers([State(job.identity, Version(), None)])
+        await self._renew(job)
         looked_at = 0
         going: Job | None = job
         while going is not None and not stop():
@@ -177,6 +178,22 @@ class FanOut:
                 break
             going = await self._jobs.save(await self._further(going, page))
         return looked_at
+
+    async def _renew(self, job: Job) -> None:
+        """Write the header again as it is: whoever put the job on record and is still about to write it is refused.
+
+        Else that one would write it when the job is done, and where the referenced item has flipped back by the time it
+        looks again, nobody would have to put the job on record once more.
+        """
+        place = Use(self._header.reference, job.identity).header.plain
+        stored = (await self._store.read(self._refs, [place])).get(place)
+        if stored is None:  # the item is parked
+            return
+        again = {name: value for name, value in stored.items() if name not in SYSTEM}
+        try:
+            await self._store.write(self._refs, place.key, [Replace(again, stored["_etag"])])
+        except WriteError as error:
+            _only_conflict(error)  # somebody else has written it
 
     async def _page(self, job: Job) -> list[dict[str, Any]]:
         key = Key.of(Use(self._header.reference, job.identity).text)

@@ -162,6 +162,8 @@ def _copies() -> Iterator[CopyJob]:
     for item in ("x:-x:a", "x:a-xx:a", "x:a-x:"):
         yield CopyJob("copies: two fan-outs at once", (item, "Ann-Bob"), {**STEADY, "fan_outs": 2})
     yield CopyJob("copies: two fan-outs at once", ("x:a", "Ann-Bob-Ann"), {**SETTLED, "fan_outs": 2, "overtaken": "a"})
+    for item in ("x:a-x:", "x:a-x:b", "x:-x:ab", "x:a-y:a", "x:a-gone"):
+        yield CopyJob("copies: a back-reference for every copy", (item, "Ann-Bob"), {"settled": True, **TRACED})
     for histories_ in (("x:ab", "Ann-Bob", "Ann-Bob"), ("x:a-x:b", "Ann-Bob", "Ann"), ("x:-x:ab", "Ann-Bob", "Ann")):
         yield CopyJob("copies: two authors", histories_, STEADY)
 
@@ -190,6 +192,8 @@ def _moving() -> Iterator[CopyJob]:
     for item in ("x:a-x:", "x:-x:a", "x:a-xx:a", "x:a-gone"):
         for author in ("Ann-Bob-Ann", "Ann-gone-Ann"):
             yield CopyJob(f"{group}, three states", (item, author), STEADY)
+    for author in ("Ann-Bob-Ann-Bob", "gone-Ann-gone-Ann"):
+        yield CopyJob(f"{group}, four states of the author", ("x:a", author), SETTLED)
 
 
 def _overtaken() -> Iterator[CopyJob]:
@@ -217,7 +221,8 @@ BROKEN: list[Job | CopyJob] = [
             ("Late", Parts(headers=broken.Late), ("x:a", "Ann"), {}),
             ("Sweeping", Parts(jobs=broken.Sweeping), ("x:a", "Ann-Bob"), {"kills": False}),
             ("Eager", Parts(fan_outs=broken.Eager), ("x:a", "Ann-Bob"), SETTLED),
-            ("Presuming", Parts(fan_outs=broken.Presuming), ("x:a", "Ann-Bob"), SETTLED),
+            ("Tolerant", Parts(fan_outs=broken.Tolerant), ("x:a", "Ann-Bob-Ann-Bob"), SETTLED),
+            ("Presuming", Parts(fan_outs=broken.Presuming), ("x:a", "Ann"), {}),
         )
     ),
     *(

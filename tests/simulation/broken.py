@@ -226,6 +226,13 @@ class Eager(FanOut):
         return await super()._job(job, stop)
 
 
+class Tolerant(FanOut):
+    """Leaves the header to whoever is still about to write it."""
+
+    async def _renew(self, job: Job) -> None:
+        return None
+
+
 class Presuming(FanOut):
     """Takes for granted that the header is written."""
 

@@ -60,6 +60,10 @@ def test_an_overtaken_worker_of_the_item_and_somebody_is_killed() -> None:
     converges("x:a", "Ann-Bob", overtaken="i", **SETTLED)
 
 
+def test_an_author_that_flips_back_while_its_header_is_about_to_be_written() -> None:
+    converges("x:a", "Ann-Bob-Ann-Bob", **SETTLED, **STEADY)
+
+
 def test_two_fan_outs_at_once() -> None:
     converges("x:a-xx:a", "Ann-Bob", fan_outs=2, **SETTLED, **STEADY)
 
@@ -87,7 +91,8 @@ BROKEN: list[tuple[Parts, str, str, dict[str, Any], str]] = [
     (Parts(headers=broken.Late), "x:a", "Ann", {}, "fresh rebuild"),
     (Parts(jobs=broken.Sweeping), "x:a", "Ann-Bob", STEADY, "fresh rebuild"),
     (Parts(fan_outs=broken.Eager), "x:a", "Ann-Bob", SETTLED, "fresh rebuild"),
-    (Parts(fan_outs=broken.Presuming), "x:a", "Ann-Bob", {**SETTLED, **STEADY}, "fresh rebuild"),
+    (Parts(fan_outs=broken.Tolerant), "x:a", "Ann-Bob-Ann-Bob", {**SETTLED, **STEADY}, "fresh rebuild"),
+    (Parts(fan_outs=broken.Presuming), "x:a", "Ann", STEADY, "fresh rebuild"),
 ]
 
 
