@@ -1,6 +1,6 @@
 """Throttling: what a physical partition may spend in a second, and the 429 when it has. Off unless asked for.
 
-Each physical partition of a container has an equal share of its throughput (or of the database's, where that is shared).
+Each physical partition of a container has an equal share of its throughput, or of the database's where that is shared.
 It may spend as long as it owes nothing: what a request costs is known only when it is done, so that a dear one is paid
 off by those that come after it. Nothing is saved up for longer than a second.
 """
