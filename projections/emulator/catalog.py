@@ -53,7 +53,7 @@ class Container:
     key: KeyDefinition = field(init=False)
     ttl: int | None = None
     unique_keys: tuple[tuple[tuple[str, ...], ...], ...] = ()
-    keeps_history: bool = False
+    retention: int = 0  # milliseconds for which every version is kept
     indexes: bool = True
 
     def __post_init__(self) -> None:
@@ -72,13 +72,18 @@ class Container:
         self.unique_keys = tuple(
             tuple(split_path(path) for path in unique["paths"]) for unique in policy.get("uniqueKeys", ())
         )
-        self.keeps_history = "changeFeedPolicy" in body
+        self.retention = (body.get("changeFeedPolicy") or {}).get("retentionDuration", 0) * 60_000
         self.indexes = bool(body["indexingPolicy"]["includedPaths"])
 
     @property
     def link(self) -> str:
         """The ``_self`` link."""
         return f"dbs/{self.database.rid}/colls/{self.rid}/"
+
+    @property
+    def keeps_history(self) -> bool:
+        """Whether there is an all-versions feed."""
+        return self.retention > 0
 
 
 class Catalog:
@@ -191,8 +196,11 @@ class Catalog:
         definitions.check_replacement(container.body, body)
         system = {name: value for name, value in container.body.items() if name.startswith("_")}
         container.body = body | system | {"_ts": int(time.time()), "_etag": _etag(container.number, time.time_ns())}
+        kept = container.keeps_history
         container.refresh()
         self.store_container(container)
+        if container.keeps_history and not kept:  # nothing is known of what was before
+            self.storage.forget_up_to(container.number, container.lsn, time.time_ns() // 1_000_000)
 
     def delete_container(self, container: Container) -> None:
         """With all its items."""

@@ -11,7 +11,7 @@ from projections.emulator import charges
 from projections.emulator.catalog import Container
 from projections.emulator.errors import bad_request
 from projections.emulator.exchange import Reply, Request, feed_body
-from projections.emulator.items import expired, milliseconds, purge_expired
+from projections.emulator.items import expired, milliseconds, tidy
 from projections.emulator.scopes import Scope, scope_of
 from projections.emulator.storage import Storage
 
@@ -22,6 +22,8 @@ _FULL_FIDELITY_OFF = (
     "All Versions and Deletes change feed mode must be enabled: the container has no 'changeFeedPolicy' with a "
     "'retentionDuration'."
 )
+_NO_BEGINNING = "The change feed of all versions and deletes starts now or from a continuation, not at a time before."
+_TOO_OLD = "The change feed continuation is older than the retention of all versions and deletes."
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,7 @@ class Start:
     after: int
     since: int
     now: bool
+    beginning: bool = False  # nothing else was asked for
 
 
 def read(storage: Storage, container: Container, request: Request) -> Reply:
@@ -62,7 +65,7 @@ def _start(request: Request) -> Start:
         since = int(moment.replace(tzinfo=moment.tzinfo or UTC).timestamp()) * 1000
     token = headers.get("if-none-match")
     if token is None:
-        return Start(0, since, False)
+        return Start(0, since, False, beginning=True)
     if token.strip() == "*":
         return Start(0, since, True)
     try:
@@ -83,10 +86,14 @@ def _latest(storage: Storage, container: Container, scope: Scope, start: Start) 
 
 
 def _all_versions(storage: Storage, container: Container, scope: Scope, start: Start) -> Iterator[tuple[int, bytes]]:
-    """Every create, replace and delete, those by TTL included."""
+    """Every create, replace and delete, those by TTL included, as long as they are retained."""
     if not container.keeps_history:
         raise bad_request(_FULL_FIDELITY_OFF)
-    purge_expired(storage, container)
+    if start.since or start.beginning:
+        raise bad_request(_NO_BEGINNING)
+    tidy(storage, container)
+    if not start.now and start.after < storage.forgotten(container.number):
+        raise bad_request(_TOO_OLD)
     return storage.recorded(container.number, start.after, scope.minimum, scope.maximum)
 
 

@@ -51,6 +51,7 @@ class Preconditions:
 
 
 NO_PRECONDITIONS = Preconditions()
+_ABSENT = object()
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,6 +295,14 @@ def purge_expired(storage: Storage, container: Container) -> None:
             one.remove(item, expired_by_ttl=True)
 
 
+def tidy(storage: Storage, container: Container) -> None:
+    """Clears away what has expired, and versions that are older than the retention."""
+    purge_expired(storage, container)
+    if container.keeps_history:
+        with storage.transaction():
+            storage.forget(container.number, milliseconds() - container.retention)
+
+
 def _holds(condition: str, document: dict[str, Any]) -> bool:
     try:
         return compile_query(condition).bind([]).matches(document)
@@ -312,10 +321,12 @@ def _value_at(document: Any, path: tuple[str, ...]) -> Any:
 
 
 def _key_fields(container: Container, document: dict[str, Any]) -> dict[str, Any]:
-    """The partition key of a deleted item, by its paths."""
+    """The partition key of a deleted item, by its paths; a level that the item does not have is left out."""
     fields: dict[str, Any] = {}
     for path in container.key.paths:
-        value = _value_at(document, path)
-        if value is not None:
+        value: Any = document
+        for name in path:
+            value = value.get(name, _ABSENT) if isinstance(value, dict) else _ABSENT
+        if value is not _ABSENT:
             fields["/".join(path)] = value
     return fields

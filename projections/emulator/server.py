@@ -24,7 +24,7 @@ from projections.emulator.account import Account, Statistics
 from projections.emulator.auth import EMULATOR_KEY
 from projections.emulator.errors import ServiceError, bad_request
 from projections.emulator.exchange import Reply, Request
-from projections.emulator.items import purge_expired
+from projections.emulator.items import milliseconds, tidy
 from projections.emulator.routes import dispatch
 from projections.emulator.storage import FILE_NAME
 
@@ -170,13 +170,18 @@ class Emulator:
             return run()
         return asyncio.run_coroutine_threadsafe(run_there(), self._loop).result()
 
+    def forget(self, database: str, container: str) -> None:
+        """Lets the retention of a container's all-versions feed pass: whoever was not done with it is too late."""
+        found = self.account.catalog.container(database, container)
+        self.account.storage.forget_up_to(found.number, found.lsn, milliseconds())
+
     async def _sweep(self) -> None:
         """Clears away what has expired, as the service does behind the scenes; reads do not wait for it."""
         while True:
             await asyncio.sleep(SWEEP_SECONDS)
             try:
                 for container in list(self.account.catalog.all_containers()):
-                    purge_expired(self.account.storage, container)
+                    tidy(self.account.storage, container)
             except Exception:
                 log.exception("expired items could not be cleared away")
 

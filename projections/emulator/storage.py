@@ -212,10 +212,30 @@ class Storage:
         """The all-versions feed of an EPK range: LSN and change."""
         rows: Iterator[tuple[int, bytes]] = self._sql.execute(
             "SELECT lsn, body FROM history WHERE container = ? AND lsn > ? AND epk >= ? AND epk < ? "
-            "ORDER BY lsn, number",
+            "AND body <> x'' ORDER BY lsn, number",
             (container, after, minimum, maximum),
         )
         return rows
+
+    def forget(self, container: int, before: int) -> None:
+        """Drops the changes from before a millisecond; the last of them leaves an empty body, to tell how far."""
+        last = self._sql.execute(
+            "SELECT MAX(lsn) FROM history WHERE container = ? AND ts < ?", (container, before)
+        ).fetchone()[0]
+        if last is not None and last > self.forgotten(container):
+            self.forget_up_to(container, last, before)
+
+    def forget_up_to(self, container: int, lsn: int, ts: int) -> None:
+        """Drops the changes up to an LSN."""
+        self._sql.execute("DELETE FROM history WHERE container = ? AND lsn <= ?", (container, lsn))
+        self.record(container, lsn, "", ts, b"")
+
+    def forgotten(self, container: int) -> int:
+        """The LSN up to which changes are no longer known; 0 when all are."""
+        found = self._sql.execute(
+            "SELECT lsn FROM history WHERE container = ? AND body = x'' ORDER BY lsn LIMIT 1", (container,)
+        ).fetchone()
+        return 0 if found is None else int(found[0])
 
     # -- the catalog --
 

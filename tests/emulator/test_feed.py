@@ -1,4 +1,4 @@
-"""The change feed: starts, order, the end signal, scopes, splits; and all versions where a container keeps them."""
+"""The change feed of latest versions: starts, order, the end signal, scopes, splits."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from azure.cosmos import PartitionKey
 from azure.cosmos.aio import ContainerProxy, DatabaseProxy
-from azure.cosmos.exceptions import CosmosHttpResponseError
 
 from projections.emulator import Emulator
 from projections.emulator.feed import MAX_PAGE_BYTES
@@ -189,33 +188,3 @@ async def test_a_reader_ends_with_the_newest_state_of_all_through_any_writes_and
     assert {item_id: one["_etag"] for item_id, one in view.items() if item_id in items} == {
         item_id: one["_etag"] for item_id, one in items.items()
     }
-
-
-async def test_all_versions_need_a_policy(container: ContainerProxy) -> None:
-    with pytest.raises(CosmosHttpResponseError, match=r"All Versions and Deletes.*must be enabled"):
-        await listed(container.query_items_change_feed(mode="AllVersionsAndDeletes"))
-
-
-async def test_all_versions_tell_creates_replaces_deletes_and_expiries(database: DatabaseProxy, call: Call) -> None:
-    policy = {"retentionDuration": 10}
-    kept = await database.create_container("kept", PartitionKey("/pk"), default_ttl=-1, change_feed_policy=policy)
-    await kept.create_item({"id": "before", "pk": "a"})
-    path = "/dbs/shop/colls/kept/docs"
-    headers = {"A-IM": "Full-Fidelity Feed", "x-ms-cosmos-changefeed-wire-format-version": "2021-09-15"}
-    headers["x-ms-documentdb-partitionkeyrangeid"] = "0"
-    now = await call("GET", path, headers=headers | {"If-None-Match": "*"})
-    await kept.create_item({"id": "1", "pk": "a"})
-    await kept.upsert_item({"id": "1", "pk": "a", "n": 2})
-    await kept.delete_item("1", "a")
-    await kept.create_item({"id": "brief", "pk": "a", "ttl": 1})
-    await asyncio.sleep(1.1)
-    page = await call("GET", path, headers=headers | {"If-None-Match": now.headers["etag"]})
-    changes = page.json["Documents"]
-    kinds = [(one["metadata"]["operationType"], one["current"].get("id", one["metadata"].get("id"))) for one in changes]
-    assert kinds == [("create", "1"), ("replace", "1"), ("delete", "1"), ("create", "brief"), ("delete", "brief")]
-    assert [one["metadata"]["lsn"] for one in changes] == [2, 3, 4, 5, 6]
-    assert [one["metadata"].get("previousImageLSN") for one in changes] == [None, 2, 3, None, 5]
-    assert changes[2]["current"] == {}
-    assert changes[2]["metadata"]["partitionKey"] == {"pk": "a"}
-    assert [one["metadata"].get("timeToLiveExpired") for one in changes] == [None, None, None, None, True]
-    assert all(one["metadata"]["crts"] > 0 for one in changes)
