@@ -397,7 +397,7 @@ def document(entry: Entry, state: State, reserved: str, now: float) -> dict[str,
     # stored; change with a version
     stored: dict[str, Any] = {**entry.content, "id": entry.place.id}
     stored[reserved] = {**state.identity.to_stored(), **state.version.to_stored(), "hash": entry.hash}
-    inputs = {text: version.to_stored() for text, version in sorted(entry.inputs.items()) if version.etag is not None}
+    inputs = {text: version.to_stored() for text, version in sorted(entry.inputs.items()) if version.comparable}
     if inputs:
         stored[reserved]["inputs"] = inputs
     if entry.expires is not None:

@@ -43,6 +43,16 @@ class AlarmError(UnsafeError):
     """So many items in a row cannot be projected that the catalog is likely to be wrong, not the data."""
 
 
+class NoVersionsError(UnsafeError):
+    """The container has no feed of all versions and deletes."""
+
+    def __init__(self, message: str | None = None) -> None:
+        super().__init__(message, hint=(
+            "an account needs continuous backup, and the feature for all versions and deletes switched on (README, "
+            "Deletes); on an emulator remove the container and run `projections init`"
+        ))  # fmt: skip
+
+
 class AskError(ProjectionsError):
     """These values do not make a key of the projection."""
 
@@ -108,6 +118,10 @@ class ThrottledError(TransientError):
 
 class FatalError(StoreError):
     """No call can succeed until somebody mends the set-up; the position is kept."""
+
+
+class LostPositionError(FatalError):
+    """The feed no longer tells of all that came after this position."""
 
 
 class UnauthorizedError(FatalError):

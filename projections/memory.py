@@ -11,7 +11,15 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from projections.declare import Throughput
-from projections.errors import AskError, ConflictError, MissingContainerError, NativeIndexError, TooLargeError
+from projections.errors import (
+    AskError,
+    ConflictError,
+    LostPositionError,
+    MissingContainerError,
+    NativeIndexError,
+    NoVersionsError,
+    TooLargeError,
+)
 from projections.identity import Place
 from projections.keys import UNDEFINED, Key, at, order, parse_path
 from projections.metering import charge
@@ -32,6 +40,8 @@ from projections.store import (
 )
 
 MAX_DOCUMENT_BYTES = 2 * 1024 * 1024
+OF_VERSIONS: Final = "versions "
+"""What a position in the feed of all versions begins with."""
 SORTED: Final = re.compile('SELECT \\* FROM c(?: ORDER BY c((?:\\["[^"]+"\\])+) (ASC|DESC))?')
 
 EXTREMES: Final = re.compile(
@@ -48,6 +58,8 @@ class _Data:
     documents: dict[Place, Document] = field(default_factory=dict)
     log: dict[Place, int] = field(default_factory=dict)  # the newest LSN of each document
     lsn: int = 0
+    versions: list[Document] = field(default_factory=list)  # all that is told of, where they are kept
+    forgotten: int = 0  # the LSN up to which they are told of no longer
 
 
 class MemoryStore:
@@ -88,12 +100,14 @@ class MemoryStore:
         assert 1 <= len(operations) <= 100, "a batch takes 1 to 100 operations (facts.md 36)"
         places = {Place(operation.id, key) for operation in operations}
         before = {place: (data.documents.get(place), data.log.get(place)) for place in places}
+        told = len(data.versions)
         try:
             etags = [self._apply(data, key, operation, index) for index, operation in enumerate(operations)]
         except WriteError:
             for place, (document, lsn) in before.items():
                 _restore(data.documents, place, document)
                 _restore(data.log, place, lsn)
+            del data.versions[told:]
             raise
         data.lsn += 1
         return etags
@@ -109,13 +123,17 @@ class MemoryStore:
             if present["_etag"] != operation.etag:
                 raise WriteError(index, ConflictError(f"{place.id} has changed (412)"))
         if isinstance(operation, Delete):
-            del data.documents[place]
-            data.log.pop(place, None)  # the latest-version feed has no deletes
+            self._remove(data, place)
             return None
         if isinstance(operation, Patch):
             kept = {name: value for name, value in (present or {}).items() if name not in operation.removed}
             return self._put(data, place, kept | dict(operation.values), index)
         return self._put(data, place, operation.document, index)
+
+    def _remove(self, data: _Data, place: Place, **metadata: Any) -> None:
+        self._tell(data, place, "delete", None, **metadata)
+        del data.documents[place]
+        data.log.pop(place, None)  # the latest-version feed has no deletes
 
     def _put(self, data: _Data, place: Place, document: Document, index: int) -> str:
         text = json.dumps(document)
@@ -126,6 +144,7 @@ class MemoryStore:
             raise WriteError(index, TooLargeError())
         etag = f'"{next(self._etags):08x}"'
         stored |= {"_etag": etag, "_ts": int(self._clock())}
+        self._tell(data, place, "create" if self._live(data, place) is None else "replace", stored)
         data.documents[place] = stored
         data.log[place] = data.lsn + 1
         return etag
@@ -207,15 +226,61 @@ class MemoryStore:
         found = re.fullmatch(r"(?:0:-1#)?([0-9]+)", token)
         if found is None:
             raise AskError("this is no session token", hint="give what `session` says")
-        return max(0, int(found[1]) - int(position or 0))
+        return max(0, int(found[1]) - int((position or "0").removeprefix(OF_VERSIONS)))
 
     async def feed_ranges(self, container: Container) -> list[FeedRange]:
         await self._call("feed_ranges", container)
         return [FeedRange("", "FF")]
 
+    def _tell(self, data: _Data, place: Place, operation: str, current: Document | None, **more: Any) -> None:
+        """Keep a version for those who read all of them, as the service tells of it."""
+        if data.description.retention is None:
+            return
+        metadata = {"lsn": data.lsn + 1, "crts": int(self._clock()), "operationType": operation, **more}
+        if current is None:
+            names = [path[1:] for path in data.description.key_paths]
+            told = zip(names, place.key.values, strict=True)
+            metadata |= {"id": place.id, "partitionKey": {n: v for n, v in told if v is not UNDEFINED}}
+        data.versions.append({"current": current or {}, "metadata": metadata})
+
+    async def _versions(self, container: Container, since: str | Start, page_size: int) -> AsyncIterator[Page]:
+        data = await self._call("changes", container)
+        retention = data.description.retention
+        if retention is None:
+            raise NoVersionsError(f"{container} keeps no versions")
+        self._purge(data)
+        position = data.lsn if isinstance(since, Start) else int(since.removeprefix(OF_VERSIONS))
+        while True:
+            self._forget(data, self._clock() - retention * 60)
+            if position < data.forgotten:
+                raise LostPositionError(f"{container} has told of more since than it still keeps")
+            pending = [one for one in data.versions if one["metadata"]["lsn"] > position]
+            pending = [one for one in pending if one["metadata"]["lsn"] <= pending[:page_size][-1]["metadata"]["lsn"]]
+            position = pending[-1]["metadata"]["lsn"] if pending else position
+            yield Page([_copy(one) for one in pending], f"{OF_VERSIONS}{position}")
+            if not pending:
+                return
+            data = await self._call("changes", container)
+
+    def _purge(self, data: _Data) -> None:
+        """Expired documents go, and that is told (facts.md 15)."""
+        expired = [place for place in data.documents if self._live(data, place) is None]
+        for place in expired:
+            self._remove(data, place, timeToLiveExpired=True)
+        data.lsn += bool(expired)
+
+    def _forget(self, data: _Data, before: float) -> None:
+        old = [one["metadata"]["lsn"] for one in data.versions if one["metadata"]["crts"] < before]
+        data.forgotten = max([data.forgotten, *old])
+        data.versions = [one for one in data.versions if one["metadata"]["lsn"] > data.forgotten]
+
     async def changes(
         self, container: Container, feed_range: FeedRange, since: str | Start, page_size: int
     ) -> AsyncIterator[Page]:
+        if since.all_versions if isinstance(since, Start) else since.startswith(OF_VERSIONS):
+            async for page in self._versions(container, since, page_size):
+                yield page
+            return
         data = await self._call("changes", container)
         position = (data.lsn if since.now else 0) if isinstance(since, Start) else int(since)
         while True:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 from projections.declare import Throughput
 from projections.errors import ProjectionsError, StoreError
@@ -41,9 +41,16 @@ class FeedRange:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Where a feed without a stored position begins: at its beginning, or (with `now`) after its present end."""
+    """Where a feed without a stored position begins: at its beginning, or (with `now`) after its present end.
+
+    The feed of all versions and deletes has no beginning (facts.md 15). A position knows of which feed it is.
+    """
 
     now: bool = False
+    all_versions: bool = False
+
+
+VERSIONS: Final = Start(now=True, all_versions=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +136,7 @@ class Description:
     key_kind: str | None = None  # Hash or MultiHash; None: as the number of paths makes it
     key_version: int = 2  # 1: only the first 101 bytes of a key count
     native: Native | None = None  # None: a container like any other
+    retention: int | None = None  # minutes for which all versions are kept; None: as the account's backup has it
 
 
 class Rows(list[Any]):
@@ -191,9 +199,15 @@ class Store(Protocol):
     def changes(
         self, container: Container, feed_range: FeedRange, since: str | Start, page_size: int
     ) -> AsyncIterator[Page]:
-        """The latest-version feed of one range from a position, until it has nothing more.
+        """The feed of one range from a position, until it has nothing more.
 
-        The last page may be empty; its position is still worth keeping. A position stays valid when the range splits.
+        It has the latest version of each item; from `VERSIONS` on, and from positions that came of that, all versions
+        and deletes: {"current", "previous", "metadata"} each, an item's own in order. The last page may be empty; its
+        position is still worth keeping. A position stays valid when the range splits.
+
+        Raises:
+            NoVersionsError: all versions were asked for, and are not kept.
+            LostPositionError: what came after the position is told in full no longer.
         """
 
     async def describe(self, container: Container) -> Description | None:

@@ -47,6 +47,11 @@ class Version:
             stored["deleted"] = True
         return stored
 
+    @property
+    def comparable(self) -> bool:
+        """Whether it tells one state from all others."""
+        return self.etag is not None or self.lsn is not None
+
     def gone(self) -> Version:
         """The version of an item that is gone and was last known so."""
         return replace(self, deleted=True)
@@ -60,6 +65,8 @@ class Version:
         """
         if self.etag is not None and self.etag == other.etag:
             return _by(int(self.deleted) - int(other.deleted)) or Order.SAME
+        if self == other and self.lsn is not None:
+            return Order.SAME  # a delete that the feed told of: it has no etag
         lsn, ts = _sign(self.lsn, other.lsn), _sign(self.ts, other.ts)
         if lsn is None or ts is None:
             return _by(lsn or ts or 0) or Order.UNCLEAR

@@ -17,7 +17,8 @@ def feed_scope(feed_range: FeedRange, since: str | Start) -> dict[str, Any]:
         return {"continuation": since}
     bounds = {"min": feed_range.low, "max": feed_range.high, "isMinInclusive": True, "isMaxInclusive": False}
     # facts.md 17: a token from a start time cannot be resumed, so a feed starts at its beginning or now
-    return {"feed_range": {"Range": bounds}, "start_time": "Now" if since.now else "Beginning"}
+    scope = {"feed_range": {"Range": bounds}, "start_time": "Now" if since.now else "Beginning"}
+    return scope | ({"mode": "AllVersionsAndDeletes"} if since.all_versions else {})
 
 
 def argument(key: Key, levels: int = 1) -> Any:

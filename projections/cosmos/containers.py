@@ -39,6 +39,7 @@ def described(container: Container, found: Mapping[str, Any]) -> Description:
         tuple(tuple(one["paths"]) for one in (found.get("uniqueKeyPolicy") or {}).get("uniqueKeys", ())),
         key_version=key.get("version", 1),  # the service leaves the field out where it is 1
         key_kind=key.get("kind"),
+        retention=(found.get("changeFeedPolicy") or {}).get("retentionDuration"),
         native=Native(native["sourceCollectionId"], native["definition"], native.get("status")) if native else None,
     )
 
@@ -68,6 +69,7 @@ def _options(wanted: Description) -> dict[str, Any]:
         "indexing_policy": wanted.indexing,
         "unique_key_policy": unique if wanted.unique_keys else None,
         "offer_throughput": offer(wanted.throughput),
+        "change_feed_policy": {"retentionDuration": wanted.retention} if wanted.retention else None,
         "global_secondary_index": _native(wanted.native) if wanted.native else None,
     }
 

@@ -14,7 +14,9 @@ from projections.errors import (
     FatalError,
     IdentityError,
     ItemError,
+    LostPositionError,
     MissingContainerError,
+    NoVersionsError,
     PartitionFullError,
     ProjectionsError,
     ThrottledError,
@@ -22,7 +24,7 @@ from projections.errors import (
     TransientError,
     UnauthorizedError,
 )
-from projections.store import WriteError
+from projections.store import Container, Start, WriteError
 
 T = TypeVar("T")
 
@@ -98,6 +100,22 @@ async def calling(call: Awaitable[T]) -> T:
         raise translate(error) from error
     except UnicodeEncodeError as error:
         raise ItemError("the SDK cannot ask for half a character (a lone surrogate)", hint="mend the text") from error
+
+
+def feed_refused(error: ItemError, container: Container, since: str | Start) -> ProjectionsError:
+    """What a refusal (400) of a feed means, which says nothing of items.
+
+    Without the feature the service refuses in so many words (wire.md 6, 9); any position of ours that is refused
+    otherwise is outside the retention (the documentation of .NET's ChangeFeedPolicy: "an error (Status Code 400)").
+    """
+    if (isinstance(since, Start) and since.all_versions) or "must be enabled" in str(error.__cause__):
+        return NoVersionsError(f"{container} keeps no feed of all versions and deletes")
+    if isinstance(since, str):
+        return LostPositionError(
+            f"{container} refuses the position: what came after it is told in full no longer (400)",
+            hint="raise the projection's version to build it from the beginning",
+        )
+    return FatalError(f"{container} refuses to give its feed: {error.message}")
 
 
 def refused(error: ProjectionsError, index: int) -> ProjectionsError:

@@ -14,11 +14,11 @@ from azure.cosmos.exceptions import CosmosBatchOperationError, CosmosResourceNot
 
 from projections.cosmos.arguments import argument, batched, feed_scope
 from projections.cosmos.containers import create, described, throughput
-from projections.cosmos.errors import calling, refused, translate
+from projections.cosmos.errors import calling, feed_refused, refused, translate
 from projections.cosmos.reads import AWKWARD, by_ids, divided
 from projections.cosmos.sessions import behind
 from projections.declare import Throughput
-from projections.errors import FatalError, MissingContainerError
+from projections.errors import FatalError, ItemError, MissingContainerError
 from projections.identity import Place
 from projections.keys import Key, Undefined, at, parse_path
 from projections.store import (
@@ -206,6 +206,8 @@ class CosmosStore:
             except StopAsyncIteration:
                 yield Page((), headers["latest"]["etag"])
                 return
+            except ItemError as error:
+                raise feed_refused(error, container, since) from error
             except ValueError as error:  # the SDK compares the container's own id in the position with the present one
                 raise FatalError(
                     f"{container} is not the container whose feed was read: it was created anew, or restored",

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from projections.errors import AskError, ConflictError, ItemError, MissingContainerError, TooLargeError
+from projections.errors import AskError, ConflictError, ItemError, MissingContainerError, NoVersionsError, TooLargeError
 from projections.identity import Place
 from projections.keys import UNDEFINED, Key, KeyValue
 from projections.metering import measured
 from projections.store import (
+    VERSIONS,
     Container,
     Create,
     Delete,
@@ -385,3 +386,110 @@ async def test_calls_are_counted_with_what_they_cost(store: Store, container: Co
         await put(store, container, "1")
     assert cost.calls == 1
     assert cost.request_units > 0
+
+
+# all versions and deletes
+
+
+async def kept(store: Store, database: str, *paths: str) -> Container:
+    """A container, keyed by /k, that tells of every version."""
+    found = Container(database, "kept")
+    await store.create_container(Description(found, paths or ("/k",), default_ttl=-1, retention=60))
+    return found
+
+
+def told(found: list[Page]) -> list[tuple[str, str]]:
+    changes = [change for page in found for change in page.items]
+    return [
+        (one["metadata"]["operationType"], one["current"].get("id") or one["metadata"].get("id")) for one in changes
+    ]
+
+
+async def remove(store: Store, container: Container, id_: str, key: Key = A) -> None:
+    found = await store.read(container, [Place(id_, key)])
+    await store.write(container, key, [Delete(id_, found[Place(id_, key)]["_etag"])])
+
+
+async def test_all_versions_are_told_from_now_on(store: Store, database: str) -> None:
+    container = await kept(store, database)
+    await put(store, container, "1")
+    [start] = await pages(store, container, VERSIONS)
+    assert not start.items
+    await put(store, container, "1", n=1)
+    await put(store, container, "2")
+    await remove(store, container, "1")
+    await put(store, container, "1", n=2)
+    found = await pages(store, container, start.position)
+    assert told(found) == [("replace", "1"), ("create", "2"), ("delete", "1"), ("create", "1")]
+    changes = [change for page in found for change in page.items]
+    assert [change["current"].get("n") for change in changes] == [1, None, None, 2]
+    assert changes[2]["metadata"]["partitionKey"] == {"k": "a"}
+    lsns = [change["metadata"]["lsn"] for change in changes]
+    assert lsns == sorted({*lsns})
+    assert all(change["metadata"]["crts"] > 0 for change in changes)
+
+
+async def test_a_version_has_the_etag_that_its_write_gave(store: Store, database: str) -> None:
+    container = await kept(store, database)
+    [start] = await pages(store, container, VERSIONS)
+    etags = [await put(store, container, "1", n=n) for n in range(3)]
+    found = await pages(store, container, start.position)
+    assert [change["current"]["_etag"] for page in found for change in page.items] == etags
+
+
+async def test_every_position_among_all_versions_can_be_resumed(store: Store, database: str) -> None:
+    container = await kept(store, database)
+    [start] = await pages(store, container, VERSIONS)
+    for n in range(7):
+        await put(store, container, str(n))
+    await remove(store, container, "3")
+    found = await pages(store, container, start.position, size=3)
+    everything = told(found)
+    assert len(everything) == 8
+    for number, page in enumerate(found):
+        assert told(found[: number + 1]) + told(await pages(store, container, page.position)) == everything
+
+
+async def test_a_transaction_that_failed_is_not_told_of(store: Store, database: str) -> None:
+    container = await kept(store, database)
+    [start] = await pages(store, container, VERSIONS)
+    await refused(store, container, A, Upsert({"id": "1", "k": "a"}), Delete("2", "x"))
+    assert told(await pages(store, container, start.position)) == []
+
+
+async def test_what_expires_is_told_as_deleted(store: Store, database: str) -> None:
+    container = await kept(store, database)
+    [start] = await pages(store, container, VERSIONS)
+    await put(store, container, "1", ttl=1)
+    await asyncio.sleep(2.1)
+    found = await pages(store, container, start.position)
+    assert told(found) == [("create", "1"), ("delete", "1")]
+    assert found[0].items[-1]["metadata"]["timeToLiveExpired"] is True
+
+
+async def test_all_versions_of_a_container_that_keeps_none(store: Store, container: Container) -> None:
+    with pytest.raises(NoVersionsError, match="keeps no") as raised:
+        await pages(store, container, VERSIONS)
+    assert raised.value.hint
+
+
+async def test_a_container_says_how_long_it_keeps_versions(store: Store, container: Container, database: str) -> None:
+    found = await store.describe(await kept(store, database))
+    plain = await store.describe(container)
+    assert found
+    assert plain
+    assert (found.retention, plain.retention) == (60, None)
+
+
+async def test_a_position_among_all_versions_is_behind_a_session_until_it_has_passed_it(
+    store: Store, database: str
+) -> None:
+    container = await kept(store, database)
+    [feed_range] = await store.feed_ranges(container)
+    [start] = await pages(store, container, VERSIONS)
+    await put(store, container, "1")
+    await remove(store, container, "1")
+    session = await store.session(container, A)
+    [*_, end] = await pages(store, container, start.position)
+    assert await store.behind(container, feed_range, start.position, session) == 2
+    assert await store.behind(container, feed_range, end.position, session) == 0
