@@ -9,13 +9,16 @@ looks at the places that an item has left within the last hour, where a dead wor
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from typing import Final
 
+from projections.changes import made_at
 from projections.declare import Projection
-from projections.feed import Checkpoint, Checkpoints
+from projections.feed import Checkpoint, Checkpoints, LostRangeError, Reading
 from projections.outcomes import Outcome, Result, Tally
 from projections.provision import Layout
 from projections.store import Page, Store
@@ -76,9 +79,7 @@ class Audit:
             TransientError, FatalError: as the engine does; the positions stay at work that is done.
         """
         report = AuditReport()
-        loaded = await self._checkpoints.load(await self._store.feed_ranges(self._source))
-        await self._checkpoints.begin(loaded)
-        going = [(checkpoint, self._settled(checkpoint)) for checkpoint in loaded]
+        going = [(reading.checkpoint, self._settled(reading)) for reading in await self._readings()]
         while going:  # a page of each range in turn: a busy one does not keep the others waiting
             for checkpoint, pages in list(going):
                 page = await anext(pages, None)
@@ -91,6 +92,28 @@ class Audit:
                     return report
         return report
 
+    async def note(self) -> None:
+        """Store from where its first run goes over all versions of the source, where that is how it is read.
+
+        Whoever loads the latest versions by another feed does it first: no delete is lost between the two.
+        """
+        if not self._engine.projection.source.all_versions:
+            return
+        for reading in await self._readings():
+            with suppress(LostRangeError):  # another one was quicker
+                await reading.begin()
+
+    async def _readings(self) -> list[Reading]:
+        loaded = await self._checkpoints.load(await self._store.feed_ranges(self._source))
+        await self._checkpoints.begin(loaded)
+        return [
+            Reading(
+                self._store, self._source, self._checkpoints, checkpoint,
+                all_versions=self._engine.projection.source.all_versions, now=self._now,
+            )
+            for checkpoint in loaded
+        ]  # fmt: skip
+
     async def _look_at(self, checkpoint: Checkpoint, page: Page, report: AuditReport) -> None:
         results = await self._engine.audit_page(page.items)
         report.add(results)
@@ -102,13 +125,16 @@ class Audit:
         checkpoint.tally.add(results)
         await self._checkpoints.save(checkpoint)
 
-    async def _settled(self, checkpoint: Checkpoint) -> AsyncIterator[Page]:
+    async def _settled(self, reading: Reading) -> AsyncIterator[Page]:
         """The pages of changes that are old enough. One that holds younger ones is read again, cut before them."""
         size = self._page_size
         while True:
-            page = await self._page(checkpoint, size)
+            page = await self._page(reading, size)
             if page is None:
                 return
+            if self._loaded(reading.checkpoint, page):
+                await reading.hand_over()
+                continue
             old = self._old(page)
             if old == len(page.items) or (old and size == old):  # an LSN is not cut: it may bring a few younger ones
                 size = self._page_size
@@ -118,16 +144,24 @@ class Audit:
             else:
                 return
 
-    async def _page(self, checkpoint: Checkpoint, size: int) -> Page | None:
-        pages = self._store.changes(self._source, checkpoint.feed_range, checkpoint.since(), size)
-        async for page in pages:
-            return page if page.items else None
+    async def _page(self, reading: Reading, size: int) -> Page | None:
+        async with aclosing(reading.pages(size)) as pages:
+            async for page in pages:
+                return page if page.items else None
         return None
+
+    def _loaded(self, checkpoint: Checkpoint, page: Page) -> bool:
+        """Whether what is left of the latest versions is told in all versions, too.
+
+        While a source is being written to, a load that leaves young changes alone would not come to an end.
+        """
+        noted_at = checkpoint.versions.known if checkpoint.versions and checkpoint.loading else math.inf
+        return made_at(page.items[0]) > noted_at + BEHIND_SECONDS  # clocks are not that far apart
 
     def _old(self, page: Page) -> int:
         """How many of the first changes of a page are old enough."""
         horizon = self._now() - self._behind
         for number, item in enumerate(page.items):
-            if item["_ts"] > horizon:
+            if made_at(item) > horizon:
                 return number
         return len(page.items)

@@ -104,15 +104,24 @@ def _explain(declaration: Declaration, error: Mapping[str, Any]) -> str:
 
 
 class Source(Declaration):
-    """The container whose change feed is read."""
+    """The container whose change feed is read.
+
+    In mode "AllVersionsAndDeletes" its feed tells of deletes, too; the account has to keep that one.
+    """
 
     container: str = Field(min_length=1, max_length=255)
     key: PlainField  # its partition key: one path, or a tuple of paths
     database: str | None = None  # the catalog's when None
+    mode: Literal["LatestVersion", "AllVersionsAndDeletes"] = "LatestVersion"  # of its feed, as the service calls it
 
     @property
     def name(self) -> str:
         return self.container
+
+    @property
+    def all_versions(self) -> bool:
+        """Whether its feed tells of deletes."""
+        return self.mode == "AllVersionsAndDeletes"
 
 
 class Throughput(Declaration):

@@ -22,6 +22,7 @@ from projections.hosting import functions_findings, leases_findings
 from projections.provision import STATE_KEY_PATH, Layout, check, expiry_problems, own, target_problems
 from projections.provision import target as declared
 from projections.settings import Settings
+from projections.status import missed_deletes
 from projections.store import Container, Description, Store
 
 INIT: Final = "create it with `projections init`"
@@ -131,6 +132,8 @@ async def examine_work(store: Store, layout: Layout) -> AsyncIterator[Finding]:
             yield finding
         async for finding in _parked(store, layout, projection):
             yield finding
+        async for finding in _missed(store, layout, projection):
+            yield finding
 
 
 async def _start(store: Store, layout: Layout, projection: Projection) -> AsyncIterator[Finding]:
@@ -157,6 +160,19 @@ async def _parked(store: Store, layout: Layout, projection: Projection) -> Async
         yield Finding(
             "warning", f"dead letters of {projection.name}", f"{count:,} parked, the oldest {days:.1f} days ago",
             f"see `projections deadletters list {projection.name}`; mend, then `projections deadletters retry`",
+        )  # fmt: skip
+
+
+async def _missed(store: Store, layout: Layout, projection: Projection) -> AsyncIterator[Finding]:
+    try:
+        stored = await Checkpoints(store, layout.state, projection.full_name).load([])
+    except UnsafeError:
+        return  # already found
+    for span in missed_deletes(stored):
+        yield Finding(
+            "warning", f"projection {projection.name}", f"deletes may have been missed from {span}: its "
+            "position was older than what the source keeps", "items deleted then may have entries still: raise its "
+            "version to build it anew, or leave such entries out with `projections lookup --fresh`",
         )  # fmt: skip
 
 
@@ -220,7 +236,8 @@ def _source(container: Container, found: Description | None, projection: Project
             "declare Source(key=...) as the container has it",
         )  # fmt: skip
     else:
-        yield Finding("ok", subject, f"keyed {_paths(found.key_paths)}")
+        told = ", read in mode AllVersionsAndDeletes" if projection.source.all_versions else ""
+        yield Finding("ok", subject, f"keyed {_paths(found.key_paths)}{told}")
 
 
 def _target(

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from difflib import get_close_matches
 
 from projections.aggregate import Aggregate
 from projections.deadletters import DeadLetters
-from projections.declare import Catalog, Projection
+from projections.declare import Catalog, Projection, Source
 from projections.embed import Embed
-from projections.errors import IdentityError, MissingContainerError, UnsafeError
-from projections.store import Container, Description, Store
+from projections.errors import IdentityError, MissingContainerError, NoVersionsError, UnsafeError
+from projections.store import VERSIONS, Container, Description, Store
 
 STATE_KEY_PATH = "/pk"
 # Read by id and key alone, so nothing but the key is indexed: that halves what a write of state costs.
@@ -21,6 +22,10 @@ STATE_INDEXING = {
     "includedPaths": [{"path": "/pk/?"}],
     "excludedPaths": [{"path": "/*"}],
 }
+
+
+RETENTION = 7 * 24 * 60
+"""Minutes for which a source keeps all versions on an emulator: as an account with the shorter continuous backup."""
 
 
 @dataclass(frozen=True)
@@ -58,14 +63,17 @@ class Layout:
         return self._at(None, self.catalog.leases)
 
 
-def sources(layout: Layout) -> Iterator[Description]:
-    """The source containers, as declared. Teams have theirs; a local emulator needs them made."""
-    seen = set()
+def sources(layout: Layout, *, emulated: bool = False) -> Iterator[Description]:
+    """The source containers, as declared. Teams have theirs; a local emulator needs them made.
+
+    How long all versions are kept is said by an account's backup, and only on an emulator by the container.
+    """
+    found: dict[Container, list[Source]] = {}
     for projection in layout.catalog.parts:
-        container = layout.source(projection)
-        if container not in seen:
-            seen.add(container)
-            yield Description(container, projection.source.key.paths, default_ttl=-1)
+        found.setdefault(layout.source(projection), []).append(projection.source)
+    for container, declared in found.items():
+        retention = RETENTION if emulated and any(source.all_versions for source in declared) else None
+        yield Description(container, declared[0].key.paths, default_ttl=-1, retention=retention)
 
 
 def own(layout: Layout) -> Iterator[Description]:
@@ -90,11 +98,17 @@ def target(layout: Layout, projection: Projection) -> Description:
 
 
 async def initialise(
-    store: Store, layout: Layout, *, with_sources: bool = True, leave: Collection[Container] = ()
+    store: Store,
+    layout: Layout,
+    *,
+    with_sources: bool = True,
+    emulated: bool = True,
+    leave: Collection[Container] = (),
 ) -> list[tuple[Container, bool]]:
     """Create what is missing; for each container whether it was created. Never changes an existing one.
 
-    Those to `leave` are not looked at. Without `with_sources` the sources have to be there.
+    Those to `leave` are not looked at. Without `with_sources` the sources have to be there. `emulated`: sources keep
+    all versions by a policy of their own, where they are declared to.
 
     Raises:
         MissingContainerError: a source is not there, and is not to be created either; nothing was.
@@ -102,7 +116,7 @@ async def initialise(
     """
     if not with_sources:
         await _check_sources(store, layout)
-    everything = [*sources(layout), *own(layout)] if with_sources else [*own(layout)]
+    everything = [*(sources(layout, emulated=emulated) if with_sources else ()), *own(layout)]
     wanted = [description for description in everything if description.container not in leave]
     try:
         return [(description.container, await store.create_container(description)) for description in wanted]
@@ -168,7 +182,20 @@ async def check(store: Store, layout: Layout, projection: Projection) -> int | N
             raise problem
     await _present(store, layout.state, projection)
     await _present(store, layout.deadletters, projection)
+    if projection.source.all_versions:
+        await _check_versions(store, source.container, projection)
     return source.default_ttl
+
+
+async def _check_versions(store: Store, source: Container, projection: Projection) -> None:
+    """Whether all versions are kept: an account tells only those who ask for them."""
+    [feed_range, *_] = await store.feed_ranges(source)
+    try:
+        async with aclosing(store.changes(source, feed_range, VERSIONS, 1)) as pages:  # type: ignore[type-var]
+            await anext(pages)
+    except NoVersionsError as error:
+        error.projection = projection.name
+        raise
 
 
 def target_problems(found: Description, projection: Projection, source: Description) -> Iterator[UnsafeError]:

@@ -32,7 +32,8 @@ async def present(store: Store, source: Container, notices: Sequence[State]) -> 
     """The present states of items of which notices tell, in order.
 
     A replica may lag behind the feed: an item that is missing or older than its notice is read again before that is
-    believed. An item that is gone keeps the notice's version, as what was last known of it.
+    believed, and so is one that is still there although its notice says it is gone. An item that is gone keeps the
+    notice's version, as what was last known of it.
     """
     states = await fresh(store, source, [notice.identity for notice in notices])
     for seconds in CATCH_UP_SECONDS:
@@ -50,4 +51,7 @@ async def present(store: Store, source: Container, notices: Sequence[State]) -> 
 
 
 def _behind(state: State, notice: State) -> bool:
-    return state.gone or state.version.against(notice.version) is Order.OLDER
+    order = state.version.against(notice.version)
+    if notice.version.deleted:
+        return not state.gone and order is not Order.NEWER  # it may have been created anew
+    return state.gone or order is Order.OLDER

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from contextlib import aclosing
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -16,7 +15,7 @@ from projections.declare import Projection
 from projections.deferred import Deferred
 from projections.embed import Header
 from projections.fanout import Job, Jobs
-from projections.feed import Checkpoint, Checkpoints
+from projections.feed import Checkpoint, Checkpoints, Span, oldest
 from projections.outcomes import Tally
 from projections.provision import Layout
 from projections.store import Container, Store
@@ -37,10 +36,14 @@ class AuditStatus:
     lag: float  # seconds since the oldest change was made that it has not looked at; 0 when there is none
     examined: int
     repaired: int
+    missed: tuple[Span, ...] = ()  # when deletes may have been missed
 
     def to_json(self) -> dict[str, Any]:
         """For programs."""
-        return {"lagSeconds": self.lag, "examined": self.examined, "repaired": self.repaired}
+        missed = [list(span) for span in self.missed]
+        return {
+            "lagSeconds": self.lag, "examined": self.examined, "repaired": self.repaired, "missedDeletes": missed,
+        }  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,6 +93,8 @@ class Status:
     fan_outs: FanOutStatus | None = None  # of a reference: None where there are none
     alarm: Raised | None = None
     audit: AuditStatus | None = None  # None: none has run yet
+    handing_over: int = 0  # feed ranges whose latest versions are being read before all versions are
+    missed: tuple[Span, ...] = ()  # when deletes may have been missed, in epoch seconds: the feed had forgotten them
     tally: Tally = field(default_factory=Tally)  # of all work before the checkpoints
 
     def to_json(self) -> dict[str, Any]:
@@ -113,6 +118,8 @@ class Status:
             if self.alarm
             else None,
             "audit": self.audit.to_json() if self.audit else None,
+            "handingOver": self.handing_over,
+            "missedDeletes": [list(span) for span in self.missed],
             **self.tally.to_stored(),
         }
 
@@ -155,6 +162,8 @@ async def status(store: Store, layout: Layout, projection: Projection, *, now: f
         fan_outs=FanOutStatus.of(jobs, now),
         alarm=alarm,
         audit=await _audit(store, layout, projection, now) if not missing else None,
+        handing_over=sum(one.loading for one in stored),
+        missed=missed_deletes(stored),
         tally=tally,
     )
 
@@ -186,19 +195,21 @@ async def _audit(store: Store, layout: Layout, projection: Projection, now: floa
         tally.merge(checkpoint.tally)
     good = sum(tally.outcomes[outcome.value] for outcome in AS_IT_SHOULD_BE)
     pending = await _pending(store, layout.source(projection), checkpoints, now)
-    return AuditStatus(lag=max(pending, default=0.0), examined=tally.total, repaired=tally.total - good)
+    return AuditStatus(
+        lag=max(pending, default=0.0), examined=tally.total, repaired=tally.total - good,
+        missed=missed_deletes(checkpoints),
+    )  # fmt: skip
+
+
+def missed_deletes(checkpoints: Sequence[Checkpoint]) -> tuple[Span, ...]:
+    """When deletes may have been missed, in any of these ranges."""
+    return tuple(sorted({span for one in checkpoints if one.versions for span in one.versions.missed}))
 
 
 async def _pending(store: Store, source: Container, checkpoints: list[Checkpoint], now: float) -> list[float]:
     """For each feed range that has changes pending, the age of the first of them in seconds."""
-    ages = []
-    for checkpoint in checkpoints:
-        async with aclosing(store.changes(source, checkpoint.feed_range, checkpoint.since(), page_size=1)) as pages:  # type: ignore[type-var]
-            async for page in pages:
-                if page.items:
-                    ages.append(max(0.0, now - page.items[0]["_ts"]))
-                break
-    return ages
+    ages = [await oldest(store, source, checkpoint, now) for checkpoint in checkpoints]
+    return [age for age in ages if age is not None]
 
 
 async def _count(store: Store, target: Container) -> int:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping
-from contextlib import aclosing
 from typing import Any, Final, TypeAlias
 
 from projections.declare import Projection
 from projections.errors import AskError, ProjectionsError
-from projections.feed import Checkpoint, Checkpoints
+from projections.feed import Checkpoint, Checkpoints, oldest
 from projections.identity import Identity, Place
 from projections.provision import Layout
 from projections.store import Store
@@ -114,11 +113,7 @@ class Waiting:
 
     async def _oldest(self, checkpoint: Checkpoint) -> float | None:
         """Seconds since the first pending change of a range was made; None: nothing is pending."""
-        pages = self._store.changes(self._source, checkpoint.feed_range, checkpoint.since(), page_size=1)
-        async with aclosing(pages):  # type: ignore[type-var]
-            async for page in pages:
-                return max(0.0, time.time() - page.items[0]["_ts"]) if page.items else None
-        return None
+        return await oldest(self._store, self._source, checkpoint, time.time())
 
 
 HINT: Final = "give the session token of the write's answer, the item as it came back, or its Identity"

@@ -6,12 +6,13 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from projections.aggregate import Aggregate
 from projections.alarm import Alarm
+from projections.changes import state_of
 from projections.deadletters import DeadLetter, DeadLetters
 from projections.declare import Projection
 from projections.embed import Embed, Header
@@ -19,7 +20,7 @@ from projections.embedding import EmbedWriter, HeaderWriter, InPlaceWriter
 from projections.entries import Rules, State
 from projections.errors import AlarmError, FatalError, TransientError, UnsafeError
 from projections.fanout import FanOut, Jobs
-from projections.feed import Checkpoint, Checkpoints, LostRangeError
+from projections.feed import Checkpoint, Checkpoints, LostRangeError, Reading
 from projections.identity import Identity, Place
 from projections.notices import Resolved, Resolver
 from projections.outcomes import Outcome, Result, Tally
@@ -130,7 +131,7 @@ class Engine:
         return await self._sweep.run(stop=stop) if self._sweep else []
 
     async def apply_page(self, items: Sequence[Document], read_at: float) -> list[Result]:
-        """Apply a page of the latest-version feed, as read at this moment (monotonic seconds).
+        """Apply a page of the feed, as read at this moment (monotonic seconds).
 
         The feed gives an item's states in order (facts.md 13), so the last one of each is the newest.
         """
@@ -176,8 +177,8 @@ class Engine:
         read_at = time.monotonic()
         return await self._apply(await present(self._store, self._source, notices), read_at, audit=audit)
 
-    def _state(self, item: Mapping[str, Any]) -> State:
-        return State(Identity.of(item, self.projection.source.key), Version.of(item, from_feed=True), item)
+    def _state(self, change: Mapping[str, Any]) -> State:
+        return state_of(change, self.projection.source.key)
 
     async def _apply(self, states: list[State], read_at: float, *, audit: bool = False) -> list[Result]:
         results = await self._writer.apply(states, read_at, audit=audit)
@@ -357,21 +358,24 @@ class Worker:
             self._on_progress(progress)
 
         return [
-            _RangeReader(self._store, self._layout, engine, checkpoints, checkpoint, self._page_size, self._poll,
-                         self._stopping, until_caught_up, report, self.alarms, rests_on, fan_out_first)
+            _RangeReader(engine, checkpoints, self._reading(engine, checkpoints, checkpoint), self._page_size,
+                         self._poll, self._stopping, until_caught_up, report, self.alarms, rests_on, fan_out_first)
             for checkpoint in loaded
         ]  # fmt: skip
+
+    def _reading(self, engine: Engine, checkpoints: Checkpoints, checkpoint: Checkpoint) -> Reading:
+        source = self._layout.source(engine.projection)
+        all_versions = engine.projection.source.all_versions
+        return Reading(self._store, source, checkpoints, checkpoint, all_versions=all_versions)
 
 
 @dataclass
 class _RangeReader:
     """One feed range of one projection."""
 
-    store: Store
-    layout: Layout
     engine: Engine
     checkpoints: Checkpoints
-    checkpoint: Checkpoint
+    reading: Reading
     page_size: int
     poll: tuple[float, float]
     stopping: asyncio.Event
@@ -380,6 +384,10 @@ class _RangeReader:
     alarms: dict[str, AlarmError]
     rests_on: list[Progress]
     fan_out_first: Callable[[], Awaitable[None]]
+
+    @property
+    def checkpoint(self) -> Checkpoint:
+        return self.reading.checkpoint
 
     async def run(self) -> None:
         await self._wait_for_headers()
@@ -420,14 +428,13 @@ class _RangeReader:
 
     async def _read_to_end(self) -> bool:
         """Apply what there is, page by page; whether there was anything."""
-        source = self.layout.source(self.engine.projection)
         found = False
-        pages = self.store.changes(source, self.checkpoint.feed_range, self.checkpoint.since(), self.page_size)
-        async for page in pages:
-            await self._apply(page)
-            found = found or bool(page.items)
-            if self.stopping.is_set():
-                return found
+        async with aclosing(self.reading.pages(self.page_size)) as pages:
+            async for page in pages:
+                await self._apply(page)
+                found = found or bool(page.items)
+                if self.stopping.is_set():
+                    return found
         return found
 
     async def _apply(self, page: Page) -> None:

@@ -65,8 +65,10 @@ async def _init(native: bool, with_sources: bool, as_json: bool) -> int:
     async with opened() as session:
         chosen = list(candidates(session.layout)) if native else []
         indexes = {one.container: one.wanted for one in chosen if one.wanted}
-        with_sources = with_sources or session.settings.emulator
-        found = await initialise(session.store, session.layout, with_sources=with_sources, leave=indexes)
+        emulated = session.settings.emulator
+        found = await initialise(
+            session.store, session.layout, with_sources=with_sources or emulated, emulated=emulated, leave=indexes
+        )
         states = {container: await create_native(session.store, wanted) for container, wanted in indexes.items()}
     reasons = {one.container: one.reason for one in chosen if not one.wanted}
     if as_json:

@@ -85,7 +85,9 @@ def status_table(found: list[Status]) -> Any:
             ", ".join(f"{name} {count:,}" for name, count in sorted(one.tally.outcomes.items()))
             + "".join(f"; no {container}" for container in one.missing)
             + (f"; {one.fan_outs}" if one.fan_outs else "")
-            + (f"; alarm: {one.alarm.items:,} in a row parked ({one.alarm.error})" if one.alarm else ""),
+            + (f"; alarm: {one.alarm.items:,} in a row parked ({one.alarm.error})" if one.alarm else "")
+            + ("; hand-over under way" if one.handing_over else "")
+            + "".join(f"; deletes may have been missed from {span}" for span in one.missed),
         )
         for one in found
     ]  # fmt: skip

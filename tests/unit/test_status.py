@@ -83,6 +83,7 @@ async def test_for_programs() -> None:
         "projection": "by-status", "version": 1, "target": "db/by-status", "health": "ok", "missing": [], "entries": 1,
         "ranges": 1, "gap": "0", "lagSeconds": 0.0, "deadLetters": 1, "fanOuts": None,
         "oldestDeadLetterSeconds": 90.0, "deferred": 0, "oldestDeferredSeconds": None, "alarm": None, "audit": None,
+        "handingOver": 0, "missedDeletes": [],
         "outcomes": {"parked": 1, "skipped": 1, "written": 1},
         "reasons": {"parked: ItemError": 1, "skipped: missing key": 1},
     }  # fmt: skip
@@ -116,7 +117,7 @@ async def test_the_audit_and_the_alarm() -> None:
     await Audit(store, LAYOUT, engine, behind=-10).run()
     found = await look(store)
     assert found.audit == AuditStatus(lag=0.0, examined=4, repaired=1)
-    assert found.to_json()["audit"] == {"lagSeconds": 0.0, "examined": 4, "repaired": 1}
+    assert found.to_json()["audit"] == {"lagSeconds": 0.0, "examined": 4, "repaired": 1, "missedDeletes": []}
     assert found.health is Health.BEHIND
     raised = Raised("ItemError", 1000, {}, 5)
     await store.write(LAYOUT.state, Key.of("by-status@1"), [Upsert(raised.to_stored("by-status@1"))])
