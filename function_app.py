@@ -1,4 +1,4 @@
-"""The Azure Functions app: a Cosmos DB trigger for every projection of the catalog, two timers, and a health route.
+"""The Azure Functions app: Cosmos DB triggers for every projection of the catalog, two timers, and a health route.
 
 Only what the host has to know is here. What happens to a change is in projections/functions.py.
 """

@@ -13,10 +13,11 @@ import hashlib
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
 
 from projections.batches import Write, write_all
+from projections.changes import rid_of, state_of
 from projections.deadletters import Choice
 from projections.declare import Projection
 from projections.entries import State
@@ -46,9 +47,10 @@ FRUITLESS: Final = 2
 """Pages in a row of which nothing could be done, before a drain leaves the store in peace."""
 
 
-def notice(projection: Projection, item: Mapping[str, Any]) -> State:
+def notice(projection: Projection, change: Mapping[str, Any]) -> State:
     """What the trigger tells of an item. Neither its content nor its identity can be trusted (facts.md 8)."""
-    return State(Identity.of(item, projection.source.key), Version.of(item, from_feed=True), item)
+    state = state_of(change, projection.source.key)
+    return replace(state, item={"_rid": rid_of(change)})
 
 
 @dataclass
@@ -100,7 +102,7 @@ class Deferral:
 
     id: str  # of the stored document
     identity: Identity
-    rid: str | None  # the store's own name of the item, where the identity may not be its true one
+    rid: str | None  # the store's own name of the item, where the identity may not be its true one; "": not told
     version: Version  # that was heard of
     reason: str
     attempts: int
@@ -148,7 +150,7 @@ class Deferred:
         """
         left: dict[str, _About] = {_id(state.identity, None): (state, None) for state in pending.known}
         for state in pending.noticed:
-            rid = str(state.item["_rid"]) if state.item and doubtful(state.identity) else None
+            rid = str(state.item["_rid"]) if state.item is not None and doubtful(state.identity) else None
             left[_id(state.identity, rid)] = state, rid
         for _ in range(TRIES):
             if not left:

@@ -27,6 +27,7 @@ from typing import Any, Final
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_random_exponential
 
 from projections.audit import Audit, AuditReport
+from projections.changes import is_version
 from projections.declare import Projection
 from projections.deferred import Deferred, Drain, DrainReport, Pending, notice
 from projections.embed import Header
@@ -325,7 +326,9 @@ class TriggeredWorker:
             store = PatientStore(await self._opened(), self._patience(self._work))
             async with self._checking[name]:
                 if name not in self._engines:
-                    self._engines[name] = await Engine.open(store, self.layout, projection)
+                    engine = await Engine.open(store, self.layout, projection)
+                    await Audit(store, self.layout, engine, now=self._now).note()  # before anything is projected
+                    self._engines[name] = engine
         return self._engines[name]
 
     async def _opened(self) -> Store:
@@ -435,10 +438,14 @@ async def _open_store(settings: Settings) -> Store:
 
 def _items(documents: Iterable[Mapping[str, Any]] | None) -> Iterator[dict[str, Any]]:
     for document in documents or ():
-        item = dict(document) if document is not None else {}
-        if not {"id", "_rid", "_etag", "_ts"} <= item.keys():
-            raise FatalError("the trigger was given something that is no item", hint="use its latest-version mode")
-        yield item
+        change = dict(document) if document is not None else {}
+        item = (change.get("current") or change["metadata"]) if is_version(change) else change
+        if not ({"id", "_rid", "_etag", "_ts"} <= item.keys() or {"id", "operationType"} <= item.keys()):
+            raise FatalError(
+                "the trigger was given something that is no item, and no change of one",
+                hint="register what `projections.triggers` says",
+            )
+        yield change
 
 
 _OWN_FIELDS: Final = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"}

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -16,7 +16,7 @@ from typing import Any, Final
 from projections.errors import UnsafeError
 from projections.provision import Layout
 from projections.store import Document, Store
-from projections.triggers import RETRY, triggers
+from projections.triggers import ALL_VERSIONS, RETRY, Trigger, triggers
 
 TIMEOUT: Final = "AzureFunctionsJobHost__functionTimeout"
 """The app setting that overrides `functionTimeout` of host.json."""
@@ -33,6 +33,8 @@ OLDEST_BUNDLE: Final = (4, 26, 0)
 """Has trigger 4.16.1, the first whose every call from Python works (facts.md 9)."""
 STRATEGIES: Final = ("exponential_backoff", "fixed_delay")
 """facts.md 5: the host knows no other spelling, and drops the functions without a word."""
+LATEST: Final = "LatestVersion"
+"""The mode of a trigger's feed that says nothing of it."""
 FRESH_SECONDS: Final = 60.0
 """facts.md 11: a lease that has not been renewed for so long is nobody's."""
 
@@ -191,14 +193,15 @@ def registration_findings(functions: Iterable[Registered]) -> list[UnsafeError]:
     functions = list(functions)
     named = [
         (
-            f"{f.binding.get('databaseName')}/{f.binding.get('containerName')}",
+            _source_of(f),
             f"{f.binding.get('leaseDatabaseName', f.binding.get('databaseName'))}/"
             f"{f.binding.get('leaseContainerName', 'leases')}/{f.binding.get('leaseContainerPrefix', '')}",
             f.name,
         )
         for f in functions
     ]
-    return [*(problem for f in functions for problem in _registration(f)), *_shared_prefixes(named)]
+    problems = [problem for f in functions for problem in _registration(f)]
+    return [*problems, *_unloaded(functions), *_shared_prefixes(named)]
 
 
 def _registration(function: Registered) -> Iterator[UnsafeError]:
@@ -209,20 +212,43 @@ def _registration(function: Registered) -> Iterator[UnsafeError]:
             f"{subject} has {kind}: the host would go on after a failure, and its changes would be lost",
             hint=f"register it with @app.retry(**RETRY), that is {RETRY}",
         )
-    mode = function.binding.get("changeFeedMode", "LatestVersion")
-    if str(getattr(mode, "value", mode)) != "LatestVersion":
+    mode, starts = _mode(function), [function.binding.get(name) for name in ("startFromBeginning", "startFromTime")]
+    if mode == ALL_VERSIONS and any(starts):
         yield UnsafeError(
-            f"{subject} reads the feed in mode {mode}, whose payloads are no items",
-            hint="leave change_feed_mode out",
+            f"{subject} reads all versions and has a start setting, with which the host does not start it",
+            hint="register it without start_from_beginning and start_from_time",
         )
-    for name in ("startFromTime", "startFromBeginning"):
-        told = function.binding.get(name)
-        if (name == "startFromTime") == bool(told):
+    elif mode == LATEST and (not starts[0] or starts[1]):
+        yield UnsafeError(
+            f"{subject} does not start from the beginning of the feed, so items from before would be missing",
+            hint="register it with start_from_beginning=True and without start_from_time",
+        )
+    elif mode not in (LATEST, ALL_VERSIONS):
+        yield UnsafeError(
+            f"{subject} reads the feed in mode {mode!r}, which the host does not have",
+            hint=f"leave change_feed_mode out, or write {ALL_VERSIONS!r}",
+        )
+
+
+def _mode(function: Registered) -> str:
+    mode = function.binding.get("changeFeedMode") or LATEST
+    return str(getattr(mode, "value", mode))
+
+
+def _unloaded(functions: Sequence[Registered]) -> Iterator[UnsafeError]:
+    """A trigger that reads all versions starts now (facts.md 15): another one has to bring what was there before."""
+    loaded = {_source_of(function) for function in functions if _mode(function) == LATEST}
+    for function in functions:
+        if _mode(function) == ALL_VERSIONS and _source_of(function) not in loaded:
             yield UnsafeError(
-                f"{subject} does not start from the beginning of the feed, so items from before would be missing",
-                hint="register it with start_from_beginning=True and without start_from_time",
+                f"function {function.name} reads all versions of {_source_of(function)} from now on, and no function "
+                "reads the latest ones from the beginning",
+                hint="register every trigger that `projections.triggers` names",
             )
-            return
+
+
+def _source_of(function: Registered) -> str:
+    return f"{function.binding.get('databaseName')}/{function.binding.get('containerName')}"
 
 
 def _shared_prefixes(named: Iterable[tuple[str, str, str]]) -> Iterator[UnsafeError]:
@@ -262,11 +288,12 @@ async def leases_findings(store: Store, layout: Layout) -> list[UnsafeError]:
                 hint="switch its default TTL off",
             )
         )
-    async for lease in _leases(store, layout):
-        if "full" in str(lease.get("Mode", "")).casefold():  # "Full-Fidelity Feed"; facts.md 6: it cannot be changed
+    async for lease, trigger in _leases(store, layout):
+        full = "full" in str(lease.get("Mode", "")).casefold()  # "Full-Fidelity Feed"
+        if full != trigger.all_versions:  # facts.md 6: it cannot be changed
             problems.append(
                 UnsafeError(
-                    f"lease {lease['id']} is of the all-versions mode, which cannot be changed",
+                    f"lease {lease['id']} is of the {ALL_VERSIONS if full else LATEST} mode, which cannot be changed",
                     hint="raise the projection's version: it gets a lease prefix of its own",
                 )
             )
@@ -287,9 +314,8 @@ async def sharing(store: Store, layout: Layout, now: float) -> list[Sharing]:
     """Where one cannot tell from the leases that this app has the feed to itself. A lease does not name its app."""
     owners: dict[str, set[str]] = {}
     feeds: dict[str, Counter[str]] = {}
-    prefixes = [trigger.lease_prefix for trigger in triggers(layout)]
-    async for lease in _leases(store, layout):
-        prefix = next(prefix for prefix in prefixes if lease["id"].startswith(prefix))
+    async for lease, trigger in _leases(store, layout):
+        prefix = trigger.lease_prefix
         feeds.setdefault(prefix, Counter())[lease["id"].partition("..")[0]] += 1
         if lease.get("Owner") and now - lease.get("_ts", 0) < FRESH_SECONDS:
             owners.setdefault(prefix, set()).add(lease["Owner"])
@@ -297,11 +323,14 @@ async def sharing(store: Store, layout: Layout, now: float) -> list[Sharing]:
     return [one for one in found if one.owners > 1 or one.feeds > 1]
 
 
-async def _leases(store: Store, layout: Layout) -> AsyncIterator[Document]:
-    prefixes = tuple(trigger.lease_prefix for trigger in triggers(layout))
-    if await store.describe(layout.leases) is None or not prefixes:
+async def _leases(store: Store, layout: Layout) -> AsyncIterator[tuple[Document, Trigger]]:
+    """The leases of the app, each with the trigger that it is of."""
+    longest_first = sorted(triggers(layout), key=lambda trigger: -len(trigger.lease_prefix))
+    if await store.describe(layout.leases) is None:
         return
     async for page in store.query(layout.leases, "SELECT * FROM c", {}):
         for lease in page:
-            if "LeaseToken" in lease and lease["id"].startswith(prefixes):
-                yield lease
+            own = (trigger for trigger in longest_first if lease["id"].startswith(trigger.lease_prefix))
+            trigger = next(own, None) if "LeaseToken" in lease else None
+            if trigger:
+                yield lease, trigger

@@ -12,6 +12,8 @@ items can even look like one. What is never rewritten is `_rid`, the store's own
    written as the notice's (the same but for dates, which tell the same moments) is looked at under its *stored*
    identity. The source decides about each: only an item that is gone there loses its entries.
 5. Where there is no such entry there is nothing to remove; the item is counted as skipped.
+
+A delete that the feed tells of names its item by id and key alone, without `_rid`: for a doubtful one it is rule 4.
 """
 
 from __future__ import annotations
@@ -109,17 +111,17 @@ class Resolver:
 
     async def resolve(self, notices: Sequence[State]) -> Resolved:
         """One notice an item, the last one of each."""
-        unclear = {_rid(notice): notice for notice in notices if doubtful(notice.identity)}
+        unclear = {_rid(notice) or notice.identity: notice for notice in notices if doubtful(notice.identity)}
         if not unclear:
             return Resolved(list({notice.identity: notice for notice in notices}.values()), [])
-        true = await self._true(unclear)
+        true = await self._true({name: notice for name, notice in unclear.items() if isinstance(name, str)})
         resolved: dict[Identity, State] = {}
         for notice in notices:
             if doubtful(notice.identity) and _rid(notice) not in true:
                 continue
             identity = true[_rid(notice)] if doubtful(notice.identity) else notice.identity
             resolved[identity] = State(identity, notice.version, notice.item)
-        lost = [notice.identity for rid, notice in unclear.items() if rid not in true]
+        lost = [notice.identity for name, notice in unclear.items() if name not in true]
         left = await asyncio.gather(*(self._left_by(identity) for identity in lost))
         for state in (state for states in left for state in states):
             resolved.setdefault(state.identity, state)
@@ -161,8 +163,8 @@ class Resolver:
 
 
 def _rid(notice: State) -> str:
-    assert notice.item is not None
-    return str(notice.item["_rid"])
+    """The store's own name of a notice's item; "" where it is not told."""
+    return str((notice.item or {}).get("_rid") or "")
 
 
 def _groups(notices: Sequence[State]) -> Iterator[tuple[Key | None, list[State]]]:

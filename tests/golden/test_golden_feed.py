@@ -7,7 +7,9 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from projections.feed import Checkpoint, Checkpoints
+import pytest
+
+from projections.feed import Checkpoint, Checkpoints, Span, Versions
 from projections.identity import Place
 from projections.keys import Key
 from projections.memory import MemoryStore
@@ -73,8 +75,33 @@ async def test_stored_checkpoints_are_read() -> None:
     assert (high.feed_range, high.position) == (HIGH, None)
 
 
+VERSIONS = {
+    "checkpoint-loading": ("bGF0ZXN0", Versions("dmVyc2lvbnM=", 1_700_000_000)),
+    "checkpoint-versions": (
+        "dmVyc2lvbnM=", Versions(None, 1_700_000_600, (Span(1_690_000_000, 1_700_000_000),)),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", sorted(VERSIONS))
+async def test_a_checkpoint_of_a_source_in_all_versions_mode(name: str) -> None:
+    store = MemoryStore()
+    await store.create_container(Description(STATE, (STATE_KEY_PATH,)))
+    position, versions = VERSIONS[name]
+    saved = Checkpoint(LOW, position, Tally(Counter(written=3)), 1_700_000_000, versions=versions)
+    checkpoints = Checkpoints(store, STATE, "by-status@1")
+    await checkpoints.begin([saved, Checkpoint(HIGH)])
+    await checkpoints.save(saved)
+    place = Place(f"range {LOW}", Key.of("by-status@1"))
+    document = plain((await store.read(STATE, [place]))[place])
+    assert json.dumps(document, indent=1) == json.dumps(golden(name), indent=1)
+    read, _ = await checkpoints.load([])
+    assert (read.position, read.versions, read.loading) == (position, versions, versions.then is not None)
+
+
 def test_lease_prefixes_stay_as_they_are() -> None:
     """Another prefix would start the feed anew."""
+    assert lease_prefix(index(name="by-status"), all_versions=True) == "by-status-1-versions-"
     assert lease_prefix(index(name="by-status")) == "by-status-1-"
     assert lease_prefix(index(name="by-status", version=2)) == "by-status-2-"
 

@@ -9,7 +9,7 @@ from typing import Any
 import azure.functions as func
 import pytest
 
-from projections.declare import Catalog
+from projections.declare import Catalog, Source
 from projections.hosting import (
     UnheldError,
     function_timeout,
@@ -150,7 +150,7 @@ def test_a_strategy_that_the_host_does_not_know() -> None:
 @pytest.mark.parametrize(
     ("binding", "message"),
     [
-        ({"change_feed_mode": "AllVersionsAndDeletes"}, "payloads are no items"),
+        ({"change_feed_mode": "Incremental"}, "which the host does not have"),
         ({"start_from_beginning": False}, "items from before would be missing"),
         ({"start_from_time": "2026-01-01T00:00:00Z"}, "items from before would be missing"),
     ],
@@ -158,6 +158,23 @@ def test_a_strategy_that_the_host_does_not_know() -> None:
 def test_a_feed_that_does_not_tell_of_every_item(binding: dict[str, Any], message: str) -> None:
     (found,) = about(app(**binding))
     assert message in found.message
+
+
+ALL = {"change_feed_mode": "AllVersionsAndDeletes", "start_from_beginning": None, "lease_container_prefix": "v-"}
+
+
+def test_all_versions_are_read_beside_the_latest_ones() -> None:
+    assert about([*app(), *app(**ALL)]) == []
+    (found,) = about(app(**ALL))
+    assert "no function reads the latest ones from the beginning" in found.message
+    (found,) = about([*app(), *app(**{**ALL, "container_name": "other"})])
+    assert "reads all versions of shop/other from now on" in found.message
+
+
+@pytest.mark.parametrize("start", [{"start_from_beginning": True}, {"start_from_time": "2026-01-01T00:00:00Z"}])
+def test_all_versions_with_a_start_setting(start: dict[str, Any]) -> None:
+    (found,) = about([*app(), *app(**{**ALL, **start})])
+    assert "with which the host does not start it" in found.message
 
 
 def test_two_functions_with_the_same_leases() -> None:
@@ -207,6 +224,17 @@ async def test_leases_of_the_other_mode() -> None:
     store = await leases(lease(0, Mode="Full-Fidelity Feed"))
     (found,) = await leases_findings(store, LAYOUT)
     assert "which cannot be changed" in found.message
+
+
+async def test_leases_of_both_feeds_are_told_apart() -> None:
+    source = Source(container="orders", key="/shop", mode="AllVersionsAndDeletes")
+    layout = Layout(Catalog(projections=(index(source=source),)), "shop")
+    versions = "by-status-1-versions-acct.documents.azure.com_aa==_bb==..0"
+    good = await leases(lease(0), lease(1, id=versions, Mode="Full-Fidelity Feed", Owner="host-b"))
+    assert await leases_findings(good, layout) == []
+    assert await sharing(good, layout, NOW) == []
+    (found,) = await leases_findings(await leases(lease(1, id=versions)), layout)
+    assert "is of the LatestVersion mode" in found.message
 
 
 async def test_other_owners_are_told_of() -> None:
