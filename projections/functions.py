@@ -106,6 +106,7 @@ class TriggeredWorker:
         self._now = now
         self._store: Store | None = None
         self._engines: dict[str, Engine] = {}
+        self._noted: set[str] = set()  # projections whose audit knows where it begins
         self._opening = asyncio.Lock()
         self._checking: dict[str, asyncio.Lock] = defaultdict(asyncio.Lock)  # one slow look keeps no other waiting
         self._health: tuple[float, Health] | None = None  # when it was asked
@@ -177,7 +178,7 @@ class TriggeredWorker:
         reasons = ["the store did not answer"]
 
         async def attempt() -> None:
-            await pending.settle(await self._engine(projection))
+            await pending.settle(await self._at_work(projection))
 
         try:
             async with asyncio.timeout(self._work):
@@ -189,8 +190,8 @@ class TriggeredWorker:
     async def _fan_out(self, header: Header, seconds: float) -> None:
         """Carry out what fan-outs are on record, as far as time allows; the drain timer goes on with the rest."""
         store = PatientStore(await self._opened(), self._patience(self._work))
-        entries = await self._engine(header.embed)
-        fan_out = (await self._engine(header)).fan_out(store, self.layout, entries)
+        entries = await self._at_work(header.embed)
+        fan_out = (await self._at_work(header)).fan_out(store, self.layout, entries)
         try:
             async with asyncio.timeout(max(0.0, seconds)):
                 looked_at = await fan_out.run(self._after(seconds * WORK))
@@ -293,7 +294,7 @@ class TriggeredWorker:
 
     async def _drain(self, projection: Projection, seconds: float) -> DrainReport:
         stop = self._after(seconds * WORK)
-        engine = await self._engine(projection)
+        engine = await self._at_work(projection)
         store = PatientStore(await self._opened(), self._patience(self._work))
         drain = Drain(Deferred(store, self.layout.deadletters, projection.full_name, self._now), engine)
         report = await drain.run(stop=stop)
@@ -326,10 +327,17 @@ class TriggeredWorker:
             store = PatientStore(await self._opened(), self._patience(self._work))
             async with self._checking[name]:
                 if name not in self._engines:
-                    engine = await Engine.open(store, self.layout, projection)
-                    await Audit(store, self.layout, engine, now=self._now).note()  # before anything is projected
-                    self._engines[name] = engine
+                    self._engines[name] = await Engine.open(store, self.layout, projection)
         return self._engines[name]
+
+    async def _at_work(self, projection: Projection) -> Engine:
+        """An engine that may project: where the audit goes over all versions from is on record before anything is."""
+        engine = await self._engine(projection)
+        if projection.full_name not in self._noted:
+            store = PatientStore(await self._opened(), self._patience(self._work))
+            await Audit(store, self.layout, engine, now=self._now).note()
+            self._noted.add(projection.full_name)
+        return engine
 
     async def _opened(self) -> Store:
         """The store. An opening that fails is forgotten, and the next call tries again."""
@@ -439,13 +447,20 @@ async def _open_store(settings: Settings) -> Store:
 def _items(documents: Iterable[Mapping[str, Any]] | None) -> Iterator[dict[str, Any]]:
     for document in documents or ():
         change = dict(document) if document is not None else {}
-        item = (change.get("current") or change["metadata"]) if is_version(change) else change
-        if not ({"id", "_rid", "_etag", "_ts"} <= item.keys() or {"id", "operationType"} <= item.keys()):
+        if not _is_change(change):
             raise FatalError(
                 "the trigger was given something that is no item, and no change of one",
                 hint="register what `projections.triggers` says",
             )
         yield change
+
+
+def _is_change(change: Mapping[str, Any]) -> bool:
+    """Whether it says of which item it is; of a delete there may be no more than its metadata."""
+    item = (change.get("current") or change.get("previous")) if is_version(change) else change
+    if item:
+        return {"id", "_rid", "_etag", "_ts"} <= item.keys()
+    return "id" in change.get("metadata", ())
 
 
 _OWN_FIELDS: Final = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"}

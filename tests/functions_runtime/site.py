@@ -8,12 +8,13 @@ from types import TracebackType
 from typing import Any, Self
 
 from projections.cosmos import CosmosStore, connect
+from projections.declare import Catalog
 from projections.emulator import Emulator
 from projections.identity import Place
 from projections.keys import UNDEFINED, Key
 from projections.provision import Layout, initialise
 from projections.settings import Settings
-from projections.store import Container, Delete, Document, Start, Upsert
+from projections.store import VERSIONS, Container, Delete, Document, Start, Upsert
 from projections.triggers import triggers
 from tests.functions_runtime.catalog import catalog
 from tests.functions_runtime.client import FunctionsHost, Invocation
@@ -23,11 +24,14 @@ DATABASE = "site"
 
 
 class Site:
-    """The app of this repository, with the tests' catalog, on an emulator of its own."""
+    """The app of this repository, with one of the tests' catalogs, on an emulator of its own."""
 
-    def __init__(self, **settings: str) -> None:
+    def __init__(self, catalog: Catalog = catalog, name: str = "catalog", **settings: str) -> None:
         self.layout = Layout(catalog, DATABASE)
-        self.functions = {trigger.projection.name: trigger.function for trigger in triggers(self.layout)}
+        self.catalog = catalog
+        self._name = name
+        latest = [trigger for trigger in triggers(self.layout) if not trigger.all_versions]
+        self.functions = {trigger.projection.name: trigger.function for trigger in latest}
         self._more = settings
         self._stack = AsyncExitStack()
         self.emulator: Emulator
@@ -40,7 +44,7 @@ class Site:
         return {
             "COSMOS": self.emulator.connection_string,
             "COSMOS_DATABASE": DATABASE,
-            "PROJECTIONS_CATALOG": "tests.functions_runtime.catalog:catalog",
+            "PROJECTIONS_CATALOG": f"tests.functions_runtime.catalog:{self._name}",
             **self._more,
         }
 
@@ -82,6 +86,18 @@ class Site:
                 found += [item for item in page.items if item["id"] in ids]
         return found
 
+    async def now(self, container: str) -> str:
+        """The present position in the feed of all versions."""
+        [feed_range] = await self.store.feed_ranges(self.container(container))
+        [page] = [page async for page in self.store.changes(self.container(container), feed_range, VERSIONS, 100)]
+        return page.position
+
+    async def versions(self, container: str, since: str) -> list[Document]:
+        """All versions from a position on."""
+        [feed_range] = await self.store.feed_ranges(self.container(container))
+        pages = self.store.changes(self.container(container), feed_range, since, 100)
+        return [change async for page in pages for change in page.items]
+
     # the app
 
     async def deliver(self, projection: str, items: Sequence[Document], hours_east: int = 0) -> Invocation:
@@ -90,7 +106,7 @@ class Site:
 
     async def entries(self, projection: str, *ids: str) -> list[Document]:
         """The entries made from some items, by source id."""
-        target = self.layout.target(catalog[projection])
+        target = self.layout.target(self.catalog[projection])
         found: list[Document] = []
         async for page in self.store.query(target, "SELECT * FROM c", {}):
             found += [entry for entry in page if entry["_source"]["id"] in ids]
