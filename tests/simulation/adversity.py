@@ -347,7 +347,7 @@ class Shop:
         self.tale.append(f"remove {identity}")
         await logged(self.store, self.log, SOURCE, place.key, [Delete(place.id, found["_etag"])])
         self._lsn += 1
-        version = Version.of(found | {"_lsn": self._lsn}, from_feed=True).gone()
+        version = Version(ts=int(self.now), lsn=self._lsn, deleted=True)  # the feed knows no etag of it
         self._feed[identity] = Change(self._lsn, State(identity, version, None), self.log.writes)
 
     async def move(self) -> None:

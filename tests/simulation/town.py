@@ -210,7 +210,7 @@ class Town:
             self.tale.append(f"remove {identity}")
             await logged(self.store, self.log, feed.container, place.key, [Delete(place.id, found["_etag"])])
             self._lsn += 1
-            version = Version.of(found | {"_lsn": self._lsn}, from_feed=True).gone()
+            version = Version(ts=int(self.now), lsn=self._lsn, deleted=True)  # the feed knows no etag of it
             feed.changes[identity] = Change(self._lsn, State(identity, version, None), self.log.writes)
 
     async def wait(self) -> None:
