@@ -17,7 +17,7 @@ from projections.deadletters import DeadLetters
 from projections.declare import Catalog, Index, Projection, Throughput
 from projections.drift import differences
 from projections.errors import MissingContainerError, ProjectionsError, UnsafeError
-from projections.feed import Checkpoints
+from projections.feed import Checkpoint, Checkpoints
 from projections.hosting import functions_findings, leases_findings
 from projections.provision import STATE_KEY_PATH, Layout, check, expiry_problems, own, target_problems
 from projections.provision import target as declared
@@ -164,10 +164,12 @@ async def _parked(store: Store, layout: Layout, projection: Projection) -> Async
 
 
 async def _missed(store: Store, layout: Layout, projection: Projection) -> AsyncIterator[Finding]:
-    try:
-        stored = await Checkpoints(store, layout.state, projection.full_name).load([])
-    except UnsafeError:
-        return  # already found
+    stored: list[Checkpoint] = []
+    for name in (projection.full_name, audit_name(projection)):  # in Functions it is the audit that has positions
+        try:
+            stored = stored or await Checkpoints(store, layout.state, name).load([])
+        except UnsafeError:
+            return  # already found
     for span in missed_deletes(stored):
         yield Finding(
             "warning", f"projection {projection.name}", f"deletes may have been missed from {span}: its "

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 import urllib.parse
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from shlex import quote
 from typing import Any, Final
@@ -29,6 +29,14 @@ class Needed:
 
     containers: Sequence[Description]
     sources: Sequence[Container]  # have to be there already
+    versions: Collection[Container] = ()  # those that are read in all-versions mode
+
+    @property
+    def comments(self) -> Iterator[str]:
+        """What has to be there beside what is created."""
+        for source in self.sources:
+            more = ", in an account that keeps all versions (continuous backup)" if source in self.versions else ""
+            yield f"Has to be there already: source {_comment(source)}{more}"
 
     @property
     def databases(self) -> list[str]:
@@ -72,7 +80,7 @@ def _bicep(needed: Needed) -> Iterator[str]:
     yield "// Containers of the projections, and the role that lets a managed identity work on them:"
     yield "//   az deployment group create -g RG -f FILE.bicep -p accountName=ACCOUNT principalId=PRINCIPAL_ID"
     yield "// A container that exists is set to what is written here, as far as it can be changed."
-    yield from (f"// Has to be there already: source {_comment(source)}" for source in needed.sources)
+    yield from (f"// {comment}" for comment in needed.comments)
     yield ""
     yield "@description('The Cosmos DB account, which exists.')"
     yield "param accountName string"
@@ -172,7 +180,7 @@ def _az(needed: Needed) -> Iterator[str]:
     yield "# Containers of the projections, and the role that lets a managed identity work on them:"
     yield "#   sh FILE.sh RESOURCE_GROUP ACCOUNT PRINCIPAL_ID"
     yield "# A container that exists is left as it is; running it twice is safe."
-    yield from (f"# Has to be there already: source {_comment(source)}" for source in needed.sources)
+    yield from (f"# {comment}" for comment in needed.comments)
     yield from AZ_HEAD.splitlines()
     created = {one.container.database for one in needed.containers}
     for database in needed.databases:

@@ -98,7 +98,8 @@ async def _template(template: Template, native: bool, as_json: bool) -> int:
     layout = Layout(settings.load_catalog(), settings.database)
     indexes = {one.container: one.wanted for one in candidates(layout) if one.wanted} if native else {}
     containers = [indexes.get(one.container, one) for one in own(layout)]
-    needed = Needed(containers, [one.container for one in sources(layout)])
+    versions = {layout.source(part) for part in layout.catalog.parts if part.source.all_versions}
+    needed = Needed(containers, [one.container for one in sources(layout)], versions)
     text = bicep(needed) if template is Template.BICEP else az(needed)
     if as_json:
         emit({"template": text})

@@ -13,6 +13,7 @@ from projections.cli.console import emit, out, table
 from projections.cli.durations import ago
 from projections.cli.session import FOUND_WRONG, GOOD, AsJson, Session, complete, opened
 from projections.doctor import Finding, examine
+from projections.feed import Span
 from projections.provision import Layout
 from projections.status import Health, Status
 from projections.status import status as status_of
@@ -87,12 +88,17 @@ def status_table(found: list[Status]) -> Any:
             + (f"; {one.fan_outs}" if one.fan_outs else "")
             + (f"; alarm: {one.alarm.items:,} in a row parked ({one.alarm.error})" if one.alarm else "")
             + ("; hand-over under way" if one.handing_over else "")
-            + "".join(f"; deletes may have been missed from {span}" for span in one.missed),
+            + "".join(f"; deletes may have been missed from {span}" for span in _missed(one)),
         )
         for one in found
     ]  # fmt: skip
     columns = ("projection", "health", "entries", "gap", "lag s", "dead letters", "deferred", "audit", "outcomes")
     return table(columns, rows)
+
+
+def _missed(one: Status) -> tuple[Span, ...]:
+    """The positions of the Functions host are not known here; those of the audit are."""
+    return one.missed if one.ranges or one.audit is None else one.audit.missed
 
 
 def _waiting(count: int | None, oldest: float | None) -> str | int | None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from projections.cli.health import status_table
 from projections.declare import Catalog, Index, Source, Target, Throughput
 from projections.doctor import (
     Finding,
@@ -19,11 +20,12 @@ from projections.doctor import (
     examine_work,
 )
 from projections.errors import AlarmError
-from projections.feed import Checkpoint, Checkpoints
+from projections.feed import Checkpoint, Checkpoints, Span, Versions
 from projections.keys import Key
 from projections.memory import MemoryStore
 from projections.provision import Layout, initialise, own, sources, target_problems
 from projections.settings import Settings
+from projections.status import status
 from projections.store import Description, FeedRange, Native, Upsert
 from projections.worker import Worker
 
@@ -185,6 +187,43 @@ async def test_an_alarm_and_dead_letters() -> None:
     assert "3 parked, the oldest 0.0 days ago" in letters.reason
     assert "deadletters list by-status" in str(letters.remedy)
     assert alarm.remedy
+
+
+VERSIONS = Source(container="orders", key="/shop", mode="AllVersionsAndDeletes")
+
+
+async def test_a_source_in_all_versions_mode() -> None:
+    store, where = await ready(source=VERSIONS)
+    assert [(f.severity, f.reason) for f in await work(store, where)] == [("ok", "may start")]
+    [source, *_] = [finding async for finding in examine_containers(store, where)]
+    assert source.reason == "keyed /shop, read in mode AllVersionsAndDeletes"
+
+
+async def test_a_source_that_keeps_no_versions() -> None:
+    store, where = MemoryStore(), layout(source=VERSIONS)
+    await initialise(store, where, emulated=False)
+    [finding] = await work(store, where)
+    assert finding.severity == "error"
+    assert "will not start: db/orders keeps no versions" in finding.reason
+    assert "continuous backup" in str(finding.remedy)
+
+
+@pytest.mark.parametrize("of", ["by-status@1", "by-status@1 audit"])
+async def test_deletes_that_may_have_been_missed(of: str) -> None:
+    store, where = await ready(source=VERSIONS)
+    checkpoints = Checkpoints(store, where.state, of)
+    lapsed = Checkpoint(
+        FeedRange("", "FF"), versions=Versions(None, 2_000_000_000, (Span(1_700_000_000, 1_700_003_600),))
+    )
+    await checkpoints.begin([lapsed])
+    await checkpoints.save(lapsed)
+    _, finding = await work(store, where)
+    assert finding.severity == "warning"
+    assert "missed from 2023-11-14 22:13:20Z to 2023-11-14 23:13:20Z" in finding.reason
+    assert finding.remedy
+    found = await status(store, where, where.catalog["by-status"])
+    [row] = [str(cell) for cell in status_table([found]).columns[-1].cells]
+    assert "deletes may have been missed from 2023-11-14" in row
 
 
 def test_the_app_in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -86,3 +86,15 @@ async def test_beside_a_source_that_is_there_everything_is_created() -> None:
 )
 def test_what_counts_as_an_emulator(environment: dict[str, str], emulator: bool) -> None:
     assert Settings.read(environment).emulator is emulator
+
+
+async def test_a_source_keeps_all_versions_on_an_emulator_where_one_of_its_projections_reads_them() -> None:
+    """On an account that is its backup's affair."""
+    versions = Source(container="orders", key="/shop", mode="AllVersionsAndDeletes")
+    layout = Layout(Catalog(projections=(index(), index(name="second", source=versions))), "shop")
+    for emulated, retention in ((True, 7 * 24 * 60), (False, None)):
+        store = MemoryStore()
+        await initialise(store, layout, emulated=emulated)
+        found = await store.describe(Container("shop", "orders"))
+        assert found
+        assert found.retention == retention

@@ -126,6 +126,13 @@ def test_bicep_gives_the_role_on_every_database_and_names_the_sources() -> None:
     assert "// Has to be there already: source old/archive" in text
 
 
+def test_a_source_in_all_versions_mode_is_a_matter_of_its_account() -> None:
+    source = Container("shop", "orders")
+    for text in (bicep(Needed([], [source], {source})), az(Needed([], [source], {source}))):
+        assert "source shop/orders, in an account that keeps all versions (continuous backup)" in text
+    assert "continuous backup" not in az(Needed([], [source]))
+
+
 def test_a_line_break_in_a_name_ends_no_comment() -> None:
     source = Container("shop", "a\nresource x 'y' = {}")
     assert "\nresource x" not in bicep(Needed([], [source]))
