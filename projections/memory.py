@@ -37,6 +37,7 @@ from projections.store import (
     Rows,
     Start,
     WriteError,
+    from_time,
 )
 
 MAX_DOCUMENT_BYTES = 2 * 1024 * 1024
@@ -282,6 +283,10 @@ class MemoryStore:
                 yield page
             return
         data = await self._call("changes", container)
+        if (time := from_time(since)) is not None:
+            async for page in self._since(data, time, page_size):
+                yield page
+            return
         position = (data.lsn if since.now else 0) if isinstance(since, Start) else int(since)
         while True:
             live = ((data.log[place], place) for place, _ in await self._documents(data))
@@ -293,6 +298,14 @@ class MemoryStore:
             position = pending[-1][0]
             yield Page([_copy(data.documents[place]) | {"_lsn": lsn} for lsn, place in pending], str(position))
             data = await self._call("changes", container)
+
+    async def _since(self, data: _Data, time: int, page_size: int) -> AsyncIterator[Page]:
+        live = sorted((data.log[place], doc) for place, doc in await self._documents(data))
+        found = [doc | {"_lsn": lsn} for lsn, doc in live if doc["_ts"] >= time]
+        for start in range(0, len(found), page_size):
+            time = found[start : start + page_size][-1]["_ts"]
+            yield Page(found[start : start + page_size], f"@{time}")
+        yield Page((), f"@{time}")
 
     async def describe(self, container: Container) -> Description | None:
         if self._before:

@@ -53,6 +53,11 @@ class Start:
 VERSIONS: Final = Start(now=True, all_versions=True)
 
 
+def from_time(since: str | Start) -> int | None:
+    """The epoch second that a position names, if it is a time: "@1700000000"."""
+    return int(since[1:]) if isinstance(since, str) and since.startswith("@") else None
+
+
 @dataclass(frozen=True, slots=True)
 class Page:
     """Changes in feed order, and the position after the last of them. The position is opaque text."""
@@ -203,7 +208,8 @@ class Store(Protocol):
 
         It has the latest version of each item; from `VERSIONS` on, and from positions that came of that, all versions
         and deletes: {"current", "previous", "metadata"} each, an item's own in order. The last page may be empty; its
-        position is still worth keeping. A position stays valid when the range splits.
+        position is still worth keeping. A position stays valid when the range splits. From a time ("@" and an epoch
+        second) there is what has changed since; its pages have times as positions, so that some changes come again.
 
         Raises:
             NoVersionsError: all versions were asked for, and are not kept.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 from azure.cosmos import ThroughputProperties
@@ -9,14 +10,17 @@ from azure.cosmos.partition_key import NonePartitionKeyValue, NullPartitionKeyVa
 
 from projections.declare import Throughput
 from projections.keys import Key, Undefined
-from projections.store import Create, Delete, FeedRange, Operation, Patch, Replace, Start, Upsert
+from projections.store import Create, Delete, FeedRange, Operation, Patch, Replace, Start, Upsert, from_time
 
 
 def feed_scope(feed_range: FeedRange, since: str | Start) -> dict[str, Any]:
-    if isinstance(since, str):
+    at = from_time(since)
+    if isinstance(since, str) and at is None:
         return {"continuation": since}
     bounds = {"min": feed_range.low, "max": feed_range.high, "isMinInclusive": True, "isMaxInclusive": False}
-    # facts.md 17: a token from a start time cannot be resumed, so a feed starts at its beginning or now
+    if at is not None:  # from the second before: whether that second itself is in is not documented
+        return {"feed_range": {"Range": bounds}, "start_time": datetime.fromtimestamp(max(0, at - 1), UTC)}
+    assert isinstance(since, Start)
     scope = {"feed_range": {"Range": bounds}, "start_time": "Now" if since.now else "Beginning"}
     return scope | ({"mode": "AllVersionsAndDeletes"} if since.all_versions else {})
 

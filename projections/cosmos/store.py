@@ -35,6 +35,7 @@ from projections.store import (
     Rows,
     Start,
     Upsert,
+    from_time,
 )
 
 T = TypeVar("T")
@@ -193,6 +194,9 @@ class CosmosStore:
         # facts.md 19, 20: the pager's own token may be another reader's, and an idle read has no page to carry one.
         # The headers handed to the hook get the right one, after the page.
         headers: dict[str, Any] = {}
+        time = from_time(
+            since
+        )  # facts.md 17: the token of a feed from a start time cannot be resumed, another time can
         pages = aiter(
             proxy.query_items_change_feed(
                 max_item_count=page_size,
@@ -204,7 +208,7 @@ class CosmosStore:
             try:
                 page = await calling(anext(pages))
             except StopAsyncIteration:
-                yield Page((), headers["latest"]["etag"])
+                yield Page((), headers["latest"]["etag"] if time is None else f"@{time}")
                 return
             except ItemError as error:
                 raise feed_refused(error, container, since) from error
@@ -214,7 +218,9 @@ class CosmosStore:
                     hint="to the projection it is another source: raise its version, and build it from the beginning",
                 ) from error
             items = [dict(item) async for item in page]
-            yield Page(items, headers["latest"]["etag"])
+            if time is not None and items:
+                time = items[-1]["_ts"]
+            yield Page(items, headers["latest"]["etag"] if time is None else f"@{time}")
 
     # containers
 

@@ -181,6 +181,23 @@ async def test_a_batch_is_all_or_nothing_and_says_which_operation_failed(store: 
     assert [document["n"] for document in found.values()] == [1]
 
 
+async def test_the_feed_from_a_time_goes_on_from_a_time(store: Store, container: Container) -> None:
+    for n in range(5):
+        await put(store, container, str(n))
+    found = await store.read(container, [Place("0", A), Place("4", A)])
+    first, last = (document["_ts"] for document in found.values())
+    ranges = await store.feed_ranges(container)
+
+    async def changed(since: str) -> list[str]:
+        pages = [page for one in ranges async for page in store.changes(container, one, since, 2)]
+        assert all(int(page.position[1:]) >= int(since[1:]) - 1 for page in pages)
+        return sorted(item["id"] for page in pages for item in page.items)
+
+    assert await changed(f"@{first}") == ["0", "1", "2", "3", "4"]
+    assert "4" in await changed(f"@{last}")
+    assert await changed(f"@{last + 3600}") == []
+
+
 async def test_a_patch_sets_and_takes_away_and_leaves_the_rest(store: Store, container: Container) -> None:
     for alone in (True, False):
         etag = await put(store, container, "1", kept={"a": [1, None]}, old="x", **{"a/b~c": 1})

@@ -73,7 +73,7 @@ async def test_a_second_has_the_throughput_and_no_more() -> None:
 
 
 async def test_what_is_dear_is_paid_off_by_those_that_come_after_it() -> None:
-    async with opened() as (container, _, clock):
+    async with opened() as (container, _, _clock):
         await container.upsert_item({"id": "large", "k": "a", "text": "x" * 1_900_000})  # close on 1,000 RU
         with refused() as waits:
             await container.read_item("large", "a")

@@ -105,6 +105,18 @@ async def test_it_goes_on_from_where_the_last_one_ended(shop_):
     assert (await replayed(shop_, begin="checkpoint")).read == 0
 
 
+async def test_it_begins_at_a_time_and_goes_on_from_one(shop_):
+    [item, *_] = await shop_.all(Container(shop_.layout.database, "orders"))
+    report = await replayed(shop_, begin=item["_ts"] + 3600)
+    assert (report.read, report.finished) == (0, True)
+    stopped = iter([False, True, True])
+    first = await replayed(shop_, begin=item["_ts"] - 60, page_size=5, stop=lambda: next(stopped))
+    assert (first.read, first.finished) == (5, False)
+    second = await replayed(shop_, begin=item["_ts"] - 60, page_size=5)
+    assert (second.resumed, second.finished) == (True, True)
+    assert first.read + second.read >= 30  # some of a second may come again
+
+
 async def test_it_applies_what_is_selected(shop_):
     await damage(shop_, "by-state", lambda entry: Delete(entry["id"], entry["_etag"]))
     by_key = await replayed(shop_, selection=Selection(keys=(Key.of("c1"),)))
