@@ -155,7 +155,8 @@ async def order_of_writes() -> list[str]:
 
 async def test_back_references_come_before_the_entries_that_they_stand_for():
     """Else a fan-out in between finds nothing to do."""
-    assert await order_of_writes() == ["library-refs", "library-refs", "library-refs", "library"]
+    *before, last = await order_of_writes()
+    assert (set(before), last) == ({"library-refs"}, "library")
 
 
 async def test_a_first_build_does_not_go_over_its_entries_twice():
