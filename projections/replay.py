@@ -30,6 +30,12 @@ from projections.where import same
 from projections.worker import Engine
 
 PAGE_SIZE: Final = 500
+LEAST: Final = 10
+"""Items in a page, where a cap makes it small."""
+PAGE_SECONDS: Final = 2.0
+"""How long a page may take under a cap: states that are much older have to be read again (MAX_AGE)."""
+ITEM_UNITS: Final = 15.0
+"""Request units of an item that is written: reads, entry and placement record of 1 KB."""
 COUNT: Final = "SELECT VALUE COUNT(1) FROM c"
 
 
@@ -71,12 +77,14 @@ class Replay:
 
     `begin` counts where the whole feed is read, as it is unless `selection` names keys or what is parked. A rehearsal
     (see rehearsal.py; store and engine are on it) keeps no positions, and forgets each page before the next one.
+    `request_units`: per second, that store and engine have been given; pages are so small that each is soon done.
     `on_progress` is called after every page, with its results.
     """
 
     def __init__(
         self, store: Store, layout: Layout, engine: Engine, *, begin: From = "beginning",
         selection: Selection = EVERYTHING, rehearsal: Rehearsal | None = None, page_size: int = PAGE_SIZE,
+        request_units: float | None = None,
         on_progress: Callable[[Report, Sequence[Result]], None] = lambda *_: None, now: Callable[[], float] = time.time,
     ) -> None:  # fmt: skip
         self._store = store
@@ -87,6 +95,7 @@ class Replay:
         self._selection = selection
         self._rehearsal = rehearsal
         self._page_size = page_size
+        self._request_units = request_units
         self._on_progress = on_progress
         self._now = now
         self._resumption = Resumption(store, layout.state, engine.projection.full_name)
@@ -151,6 +160,9 @@ class Replay:
 
     async def _feed(self, restart: bool, stop: Callable[[], bool]) -> bool:
         checkpoints = await self._checkpoints(restart)
+        if self._request_units:
+            at_once = self._request_units * PAGE_SECONDS / ITEM_UNITS / len(checkpoints)
+            self._page_size = max(LEAST, min(self._page_size, int(at_once)))
         if self._begin == "beginning":
             pages = self._store.query(self._source, COUNT, {})
             self.report.total = sum([count async for page in pages for count in page])

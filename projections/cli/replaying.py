@@ -201,7 +201,7 @@ class Asked:
         with _showing(self.projection.name, self.ru, quiet=self.quiet) as show:
             replaying = Replay(
                 rehearsal or store, session.layout, engine, begin=self.begin, selection=self.selection,
-                rehearsal=rehearsal, on_progress=show,
+                rehearsal=rehearsal, request_units=self.ru, on_progress=show,
             )  # fmt: skip
             try:
                 report = await replaying.run(restart=self.restart, stop=stop)
