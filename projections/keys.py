@@ -10,7 +10,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from json.encoder import encode_basestring
 from typing import Any, Final, Protocol, TypeAlias, cast
 
@@ -97,6 +97,7 @@ def at(item: Mapping[str, Any], path: Sequence[str]) -> Any:
     return value
 
 
+@lru_cache(maxsize=4096)
 def parse_path(text: str) -> tuple[str, ...]:
     """ "/a/b" -> ("a", "b").
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final, Literal
 
 from projections.embed import HEADER_ID, Embed, Reference, RefKey
@@ -23,7 +24,7 @@ class Use:
     reference: str
     identity: Identity  # of the referenced item
 
-    @property
+    @cached_property
     def text(self) -> str:
         """The partition of what is kept about the referenced item."""
         return str(RefKey(self.reference).values({}, self.identity)[0])

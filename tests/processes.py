@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from projections.settings import emulator_connection
 
@@ -37,6 +37,11 @@ class EmulatorProcess:
     def connection_string(self) -> str:
         return emulator_connection(self.url)
 
+    @property
+    def pid(self) -> int:
+        assert self._process
+        return self._process.pid
+
     def kill(self) -> None:
         assert self._process
         assert self._process.stdout
@@ -61,10 +66,16 @@ def environment(connection_string: str, **settings: str) -> dict[str, str]:
 
 def start(arguments: list[str], connection_string: str, **settings: str) -> subprocess.Popen[str]:
     """Start `projections ARGUMENTS`."""
+    return spawn(arguments, connection_string, subprocess.PIPE, subprocess.PIPE, **settings)
+
+
+def spawn(
+    arguments: list[str], connection_string: str, stdout: int | IO[Any], stderr: int | IO[Any], **settings: str
+) -> subprocess.Popen[str]:
+    """Start `projections ARGUMENTS`; what it says goes where told, since a pipe that nobody reads would hold it up."""
     return subprocess.Popen(
         [sys.executable, "-m", "projections", *arguments],
-        cwd=ROOT, env=environment(connection_string, **settings),
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        cwd=ROOT, env=environment(connection_string, **settings), stdout=stdout, stderr=stderr, text=True,
     )  # fmt: skip
 
 

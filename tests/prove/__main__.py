@@ -7,13 +7,14 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from tests.prove import faults, interleavings, kills, randomly
+from tests.prove import data, faults, interleavings, kills, randomly
 from tests.prove.report import Part
 
 PARTS: dict[str, Callable[[Any, argparse.Namespace], Iterator[Part]]] = {
@@ -25,6 +26,9 @@ PARTS: dict[str, Callable[[Any, argparse.Namespace], Iterator[Part]]] = {
     ),
     "kills": lambda advance, given: kills.prove(advance, seed=given.seed, kills=given.kills, changes=given.load),
     "faults": lambda advance, given: faults.prove(advance, seed=given.seed, number=given.changes),
+    "data": lambda advance, given: data.prove(
+        advance, folder=given.data, share=given.share, seed=given.seed, only=given.only
+    ),
 }
 
 
@@ -33,7 +37,7 @@ def main() -> int:
     os.environ["PYTHONHASHSEED"] = "0"  # of the processes to come: a seed gives the same history every time
     console = Console(width=None if sys.stdout.isatty() else 160)
     found: list[Part] = []
-    for name in given.parts or PARTS:
+    for name in given.parts or [name for name in PARTS if name != "data" or given.data]:
         found += _prove(console, name, given)
     console.print(_summary(found, given))
     for part in found:
@@ -78,15 +82,22 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--seed", type=int, default=1, help="of everything that is random")
     parser.add_argument("--seconds", type=float, default=interleavings.SECONDS, help="for one search at most")
-    parser.add_argument("--only", default="", help="searches whose name holds this text")
+    parser.add_argument("--only", default="", help="searches, or data sets, whose name holds this text")
     parser.add_argument("--histories", type=int, default=100_000, help="random ones")
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--load", type=int, default=20_000, help="changes while workers are killed")
     parser.add_argument("--changes", type=int, default=1_000_000, help="with faults, in memory")
+    parser.add_argument(
+        "--data", type=Path, metavar="DIR", default=os.environ.get(data.VARIABLE),
+        help=f"where the data sets are; {data.VARIABLE} says it, too; without it there is no part data",
+    )  # fmt: skip
+    parser.add_argument("--share", type=float, default=1.0, help="of the data sets that is used")
     given = parser.parse_args()
     unknown = set(given.parts) - set(PARTS)
     if unknown:
         parser.error(f"there is no part {', '.join(sorted(unknown))}")
+    if "data" in given.parts and not given.data:
+        parser.error(f"data: say with --data, or with {data.VARIABLE}, where the data sets are")
     return given
 
 
