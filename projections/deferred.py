@@ -43,6 +43,9 @@ REASON: Final = 500
 _About: TypeAlias = tuple[State, str | None]
 """A notice, and the item's `_rid` where its identity may not be its true one."""
 
+COUNT: Final = "SELECT VALUE COUNT(1) FROM c"
+COUNT_OF_KEY: Final = f"{COUNT} WHERE c.source.key = @key OR NOT IS_NULL(c.rid)"
+"""An item with a `_rid` on record may have another identity than it seems."""
 FRUITLESS: Final = 2
 """Pages in a row of which nothing could be done, before a drain leaves the store in peace."""
 
@@ -207,8 +210,10 @@ class Deferred:
             if isinstance(result, ProjectionsError) and not isinstance(result, ConflictError):
                 raise result
 
-    async def count(self) -> int:
-        pages = self._store.query(self._container, "SELECT VALUE COUNT(1) FROM c", {}, self._key)
+    async def count(self, key: Key | None = None) -> int:
+        """How many items are deferred; with a key of the source: that have it, or may have it."""
+        text, parameters = (COUNT, {}) if key is None else (COUNT_OF_KEY, {"@key": key.to_list()})
+        pages = self._store.query(self._container, text, parameters, self._key)
         return sum([n async for page in pages for n in page])
 
     async def oldest(self) -> int | None:

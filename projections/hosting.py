@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from projections.errors import UnsafeError
+from projections.leases import Lease, leases
 from projections.provision import Layout
-from projections.store import Document, Store
-from projections.triggers import ALL_VERSIONS, RETRY, Trigger, triggers
+from projections.store import Store
+from projections.triggers import ALL_VERSIONS, RETRY, triggers
 
 TIMEOUT: Final = "AzureFunctionsJobHost__functionTimeout"
 """The app setting that overrides `functionTimeout` of host.json."""
@@ -254,12 +254,12 @@ def _source_of(function: Registered) -> str:
 def _shared_prefixes(named: Iterable[tuple[str, str, str]]) -> Iterator[UnsafeError]:
     """Of (source, leases, function): functions with equal leases would each get a part of the feed (facts.md 7)."""
     groups: dict[tuple[str, str], list[str]] = {}
-    for source, leases, function in named:
-        groups.setdefault((source, leases), []).append(function)
-    for (source, leases), functions in groups.items():
+    for source, prefix, function in named:
+        groups.setdefault((source, prefix), []).append(function)
+    for (source, prefix), functions in groups.items():
         if len(functions) > 1:
             yield UnsafeError(
-                f"functions {', '.join(functions)} share the lease prefix {leases} on {source}: each would get only a "
+                f"functions {', '.join(functions)} share the lease prefix {prefix} on {source}: each would get only a "
                 "part of the changes",
                 hint="give each function a lease_container_prefix of its own",
             )
@@ -288,12 +288,12 @@ async def leases_findings(store: Store, layout: Layout) -> list[UnsafeError]:
                 hint="switch its default TTL off",
             )
         )
-    async for lease, trigger in _leases(store, layout):
-        full = "full" in str(lease.get("Mode", "")).casefold()  # "Full-Fidelity Feed"
-        if full != trigger.all_versions:  # facts.md 6: it cannot be changed
+    for lease in await leases(store, layout):
+        if lease.all_versions != lease.trigger.all_versions:
+            mode = ALL_VERSIONS if lease.all_versions else LATEST
             problems.append(
                 UnsafeError(
-                    f"lease {lease['id']} is of the {ALL_VERSIONS if full else LATEST} mode, which cannot be changed",
+                    f"lease {lease.id} is of the {mode} mode, which cannot be changed",
                     hint="raise the projection's version: it gets a lease prefix of its own",
                 )
             )
@@ -312,25 +312,12 @@ class Sharing:
 
 async def sharing(store: Store, layout: Layout, now: float) -> list[Sharing]:
     """Where one cannot tell from the leases that this app has the feed to itself. A lease does not name its app."""
-    owners: dict[str, set[str]] = {}
-    feeds: dict[str, Counter[str]] = {}
-    async for lease, trigger in _leases(store, layout):
-        prefix = trigger.lease_prefix
-        feeds.setdefault(prefix, Counter())[lease["id"].partition("..")[0]] += 1
-        if lease.get("Owner") and now - lease.get("_ts", 0) < FRESH_SECONDS:
-            owners.setdefault(prefix, set()).add(lease["Owner"])
-    found = [Sharing(prefix, len(owners.get(prefix, ())), len(feeds[prefix])) for prefix in feeds]
-    return [one for one in found if one.owners > 1 or one.feeds > 1]
+    found: dict[str, list[Lease]] = {}
+    for lease in await leases(store, layout):
+        found.setdefault(lease.trigger.lease_prefix, []).append(lease)
+    every = [Sharing(prefix, _owners(own, now), len({lease.feed for lease in own})) for prefix, own in found.items()]
+    return [one for one in every if one.owners > 1 or one.feeds > 1]
 
 
-async def _leases(store: Store, layout: Layout) -> AsyncIterator[tuple[Document, Trigger]]:
-    """The leases of the app, each with the trigger that it is of."""
-    longest_first = sorted(triggers(layout), key=lambda trigger: -len(trigger.lease_prefix))
-    if await store.describe(layout.leases) is None:
-        return
-    async for page in store.query(layout.leases, "SELECT * FROM c", {}):
-        for lease in page:
-            own = (trigger for trigger in longest_first if lease["id"].startswith(trigger.lease_prefix))
-            trigger = next(own, None) if "LeaseToken" in lease else None
-            if trigger:
-                yield lease, trigger
+def _owners(some: Iterable[Lease], now: float) -> int:
+    return len({lease.owner for lease in some if lease.owner and now - lease.renewed < FRESH_SECONDS})

@@ -37,6 +37,7 @@ from projections.store import (
     Rows,
     Start,
     WriteError,
+    from_lsn,
     from_time,
 )
 
@@ -200,6 +201,8 @@ class MemoryStore:
                 yield Rows([doc for doc in found if doc["id"] == parameters["@id"]])
             case "SELECT VALUE COUNT(1) FROM c":
                 yield Rows([len(found)])
+            case "SELECT VALUE COUNT(1) FROM c WHERE c.source.key = @key OR NOT IS_NULL(c.rid)":
+                yield Rows([sum(doc["source"]["key"] == parameters["@key"] or doc["rid"] is not None for doc in found)])
             case "SELECT TOP 1 VALUE c.first FROM c ORDER BY c.first":
                 yield Rows(sorted(doc["first"] for doc in found)[:1])
             case _:
@@ -227,7 +230,7 @@ class MemoryStore:
         found = re.fullmatch(r"(?:0:-1#)?([0-9]+)", token)
         if found is None:
             raise AskError("this is no session token", hint="give what `session` says")
-        return max(0, int(found[1]) - int((position or "0").removeprefix(OF_VERSIONS)))
+        return max(0, int(found[1]) - int(_plain(position or "0").removeprefix(OF_VERSIONS)))
 
     async def feed_ranges(self, container: Container) -> list[FeedRange]:
         await self._call("feed_ranges", container)
@@ -278,6 +281,7 @@ class MemoryStore:
     async def changes(
         self, container: Container, feed_range: FeedRange, since: str | Start, page_size: int
     ) -> AsyncIterator[Page]:
+        since = _plain(since) if isinstance(since, str) else since
         if since.all_versions if isinstance(since, Start) else since.startswith(OF_VERSIONS):
             async for page in self._versions(container, since, page_size):
                 yield page
@@ -335,6 +339,12 @@ def _copy(document: Document) -> Document:
     """Nobody who reads a document can change the stored one. Twice as fast as deepcopy."""
     copied: Document = json.loads(json.dumps(document))
     return copied
+
+
+def _plain(position: str) -> str:
+    """A position that names an LSN, as this store writes it."""
+    lsn = from_lsn(position)
+    return position if lsn is None else f"{OF_VERSIONS * lsn[1]}{lsn[0]}"
 
 
 def _restore(values: dict[Place, Any], place: Place, value: Any) -> None:

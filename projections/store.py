@@ -5,6 +5,7 @@ Every method may raise TransientError (try again later) and FatalError (nothing 
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, TypeAlias
@@ -51,6 +52,20 @@ class Start:
 
 
 VERSIONS: Final = Start(now=True, all_versions=True)
+
+
+_AT_LSN: Final = re.compile("#([0-9]+)( versions)?")
+
+
+def at_lsn(lsn: int, *, all_versions: bool = False) -> str:
+    """The position after an LSN: of a range that is (part of) one physical partition's, for each counts its own."""
+    return f"#{lsn}{' versions' * all_versions}"
+
+
+def from_lsn(since: str | Start) -> tuple[int, bool] | None:
+    """The LSN that a position names, if it names one, and whether it is in the feed of all versions."""
+    found = _AT_LSN.fullmatch(since) if isinstance(since, str) else None
+    return (int(found[1]), found[2] is not None) if found else None
 
 
 def from_time(since: str | Start) -> int | None:
@@ -142,6 +157,7 @@ class Description:
     key_version: int = 2  # 1: only the first 101 bytes of a key count
     native: Native | None = None  # None: a container like any other
     retention: int | None = None  # minutes for which all versions are kept; None: as the account's backup has it
+    rid: str | None = field(default=None, compare=False)  # the store's own name; another one when it is made anew
 
 
 class Rows(list[Any]):
@@ -210,6 +226,7 @@ class Store(Protocol):
         and deletes: {"current", "previous", "metadata"} each, an item's own in order. The last page may be empty; its
         position is still worth keeping. A position stays valid when the range splits. From a time ("@" and an epoch
         second) there is what has changed since; its pages have times as positions, so that some changes come again.
+        From an LSN (`at_lsn`) on there is what came after it.
 
         Raises:
             NoVersionsError: all versions were asked for, and are not kept.

@@ -39,6 +39,7 @@ def described(container: Container, found: Mapping[str, Any]) -> Description:
         tuple(tuple(one["paths"]) for one in (found.get("uniqueKeyPolicy") or {}).get("uniqueKeys", ())),
         key_version=key.get("version", 1),  # the service leaves the field out where it is 1
         key_kind=key.get("kind"),
+        rid=found.get("_rid"),
         retention=(found.get("changeFeedPolicy") or {}).get("retentionDuration"),
         native=Native(native["sourceCollectionId"], native["definition"], native.get("status")) if native else None,
     )

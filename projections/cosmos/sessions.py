@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from projections.errors import AskError
-from projections.store import FeedRange
+from projections.store import FeedRange, from_lsn
 
 PART: Final = re.compile(r"([^:,]+):(?:-?[0-9]+#)?([0-9]+)(?:#[0-9]+=-?[0-9]+)*")
 """Of a session token: the id of a physical partition, a version, the LSN, and those of regions."""
@@ -43,8 +43,8 @@ def behind(feed_range: FeedRange, position: str | None, token: str, partitions: 
         AskError: this is no session token.
     """
     asked = list(_asked(token, partitions))
-    nothing = [Stand(feed_range.low, feed_range.high, 0)]
-    held = (_of_sdk(position) if position is not None else []) or nothing
+    lsn, _ = from_lsn(position or "") or (0, False)
+    held = (_of_sdk(position) if position is not None else []) or [Stand(feed_range.low, feed_range.high, lsn)]
     return max((max(0, one.lsn - there.lsn) for one in asked for there in held if one.meets(there)), default=0)
 
 

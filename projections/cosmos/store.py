@@ -50,7 +50,7 @@ class CosmosStore:
     def __init__(self, client: CosmosClient, credential: Any = None) -> None:
         self._client = client
         self._credential = credential
-        self._known: dict[Container, tuple[ContainerProxy, tuple[str, ...]]] = {}
+        self._known: dict[Container, tuple[ContainerProxy, Description]] = {}
         self._opening = asyncio.Lock()
 
     async def close(self) -> None:
@@ -58,8 +58,8 @@ class CosmosStore:
         if self._credential is not None:
             await self._credential.close()
 
-    async def _open(self, container: Container) -> tuple[ContainerProxy, tuple[str, ...]]:
-        """The container, known to exist, and its key paths: from here on a 404 is about a document."""
+    async def _open(self, container: Container) -> tuple[ContainerProxy, Description]:
+        """The container, known to exist, and what it is like: from here on a 404 is about a document."""
         known = self._known.get(container)
         if known is None:
             async with self._opening:
@@ -68,7 +68,7 @@ class CosmosStore:
                     raise MissingContainerError(
                         f"there is no container {container}", hint="create it with `projections init`"
                     )
-                known = (self._proxy(container), description.key_paths)
+                known = (self._proxy(container), description)
                 self._known[container] = known
         return known
 
@@ -78,7 +78,8 @@ class CosmosStore:
     # documents
 
     async def read(self, container: Container, places: Collection[Place]) -> dict[Place, Document]:
-        proxy, paths = await self._open(container)
+        proxy, description = await self._open(container)
+        paths = description.key_paths
         reads = divided(places, paths)
         bulk = [(place.id, argument(place.key)) for place in reads.bulk]
         documents = list(await calling(proxy.read_items(bulk))) if bulk else []
@@ -148,7 +149,8 @@ class CosmosStore:
         self, container: Container, text: str, parameters: Mapping[str, Any], key: Key | None = None, *,
         after: str | None = None, page_size: int | None = None,
     ) -> AsyncIterator[Rows]:  # fmt: skip
-        proxy, paths = await self._open(container)
+        proxy, description = await self._open(container)
+        paths = description.key_paths
         options: dict[str, Any] = {"partition_key": argument(key, len(paths))} if key is not None else {}
         given = [{"name": name, "value": value} for name, value in parameters.items()]
         # facts.md 19, 20: the pager's own token may be another reader's; the headers of the last answer to this query
@@ -167,7 +169,8 @@ class CosmosStore:
     # the feed
 
     async def session(self, container: Container, key: Key) -> str:
-        proxy, paths = await self._open(container)
+        proxy, description = await self._open(container)
+        paths = description.key_paths
         answer: dict[str, Any] = {}
         query = proxy.query_items(
             "SELECT TOP 1 VALUE c.id FROM c", partition_key=argument(key, len(paths)),
@@ -190,7 +193,7 @@ class CosmosStore:
     async def changes(
         self, container: Container, feed_range: FeedRange, since: str | Start, page_size: int
     ) -> AsyncIterator[Page]:
-        proxy, _ = await self._open(container)
+        proxy, description = await self._open(container)
         # facts.md 19, 20: the pager's own token may be another reader's, and an idle read has no page to carry one.
         # The headers handed to the hook get the right one, after the page.
         headers: dict[str, Any] = {}
@@ -201,7 +204,7 @@ class CosmosStore:
             proxy.query_items_change_feed(
                 max_item_count=page_size,
                 response_hook=lambda given, _: headers.update(latest=given),
-                **feed_scope(feed_range, since),
+                **feed_scope(feed_range, since, description.rid),
             ).by_page()
         )
         while True:

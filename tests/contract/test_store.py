@@ -25,6 +25,7 @@ from projections.store import (
     Store,
     Upsert,
     WriteError,
+    at_lsn,
 )
 
 A = Key.of("a")
@@ -392,9 +393,22 @@ async def test_a_position_is_behind_a_session_until_it_has_passed_it(store: Stor
     assert await store.behind(container, whole, None, after) == 3
     lsn = after.rpartition("#")[2]
     assert await store.behind(container, whole, old.position, lsn) == 2
+    assert await store.behind(container, whole, at_lsn(int(lsn) - 1), after) == 1
     assert await store.session(container, Key.of("nothing there"))
     with pytest.raises(AskError, match="no session token"):
         await store.behind(container, whole, None, "yesterday")
+
+
+async def test_a_feed_can_be_read_from_an_lsn_on_and_goes_on_from_there(store: Store, container: Container) -> None:
+    for id_ in "12345":
+        await put(store, container, id_)
+    [page, *_] = await pages(store, container, Start())
+    second = page.items[1]["_lsn"]
+    [later, *_, last] = await pages(store, container, at_lsn(second), 2)
+    assert [item["id"] for item in later.items] == ["3", "4"]
+    await put(store, container, "6")
+    [page, *_] = await pages(store, container, last.position)
+    assert [item["id"] for item in page.items] == ["6"]
 
 
 async def test_calls_are_counted_with_what_they_cost(store: Store, container: Container) -> None:

@@ -13,7 +13,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
-from projections.store import Container, Document, FeedRange, Start, Store
+from projections.keys import Key
+from projections.store import Container, Document, FeedRange, Start, Store, Upsert
 from tests.functions_runtime.payload import as_delivered
 
 POLL_SECONDS: Final = 5.0  # facts.md 11
@@ -49,6 +50,22 @@ class Lease:
     feed_range: FeedRange
     position: str | None = None
     owner: str | None = None
+    lsn: int | None = None  # of the position: the form in which it is stored
+
+    def document(self, prefix: str, rid: str | None) -> Document:
+        """As the host writes it (facts.md 7); a lease on what may be a part of a physical partition."""
+        low, high = self.feed_range.low, self.feed_range.high
+        return {
+            "id": f"{prefix}account.documents.azure.com_O7RwAA==_{rid or 'O7RwAKylJbY='}..{low}-{high}",
+            "version": 1,
+            "LeaseToken": f"{low}-{high}",
+            "FeedRange": {"Range": {"min": low, "max": high}},
+            "Owner": self.owner,
+            "ContinuationToken": None if self.lsn is None else f'"{self.lsn}"',
+            "properties": {},
+            "timestamp": "2026-11-30T12:00:00.403196Z",
+            "Mode": "Incremental Feed",
+        }
 
 
 @dataclass(frozen=True)
@@ -61,6 +78,8 @@ class Trigger:
     max_items: int = 100
     timeout: float = 600.0
     hours_east: int = 2  # of the zone that offsets are shifted to (facts.md 8)
+    leases: Container | None = None  # where they are stored, for others to see
+    prefix: str = ""
 
 
 class FailedError(Exception):
@@ -131,9 +150,16 @@ class Host:
             return False
         await self.deliver(documents)
         if lease.owner == self.name:  # else it was moved while the function ran on (facts.md 3)
-            lease.position = position
+            lease.position, lease.lsn = position, documents[-1]["_lsn"]
             self.counts.checkpoints += 1
+            await self._store(lease)
         return True
+
+    async def _store(self, lease: Lease) -> None:
+        if self.trigger.leases:
+            source = await self.store.describe(self.trigger.source)
+            document = lease.document(self.trigger.prefix, source.rid if source else None)
+            await self.store.write(self.trigger.leases, Key.of(document["id"]), [Upsert(document)])
 
     async def _read(self, lease: Lease) -> tuple[list[Document], str]:
         start = Start(now=not self.trigger.start_from_beginning)  # facts.md 4, 6: counts until the first checkpoint

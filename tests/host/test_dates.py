@@ -17,9 +17,12 @@ from projections.emulator import Emulator
 from projections.errors import ThrottledError
 from projections.functions import TriggeredWorker
 from projections.keys import Key
+from projections.lookup import Lookup
 from projections.provision import Layout, initialise
 from projections.settings import Settings
 from projections.store import Container, Delete, Description, Document, Store, Upsert
+from projections.triggers import lease_prefix
+from projections.waiting import BehindError
 from tests.converged import assert_converged, documents
 from tests.host.simulator import Host, Lease, Retry, Trigger
 from tests.host.world import Line
@@ -96,7 +99,7 @@ async def site() -> AsyncIterator[Site]:
 
 async def run(site: Site, app: Samples | Ours) -> Host:
     """Read the feed from its beginning, as with new leases."""
-    trigger = Trigger(LAYOUT.source(READINGS), Retry())
+    trigger = Trigger(LAYOUT.source(READINGS), Retry(), leases=LAYOUT.leases, prefix=lease_prefix(READINGS))
     running = Host("a", site.store, trigger, [Lease(lease.feed_range) for lease in site.leases], lambda: app)
     for lease in running.leases:
         await running.until_end(lease)
@@ -137,6 +140,29 @@ async def test_identities_in_doubt_are_deferred_in_a_form_that_can_still_be_reso
     await Ours(site).worker.drain()
     assert await site.deferred() == []
     await assert_converged(site.store, LAYOUT)
+
+
+async def test_writes_are_passed_when_the_leases_are_and_nothing_that_may_be_the_item_is_deferred(site: Site) -> None:
+    lookup = Lookup(site.store, LAYOUT, READINGS)
+    await site.put(*readings())
+    items = await documents(site.store, LAYOUT.source(READINGS))
+    with pytest.raises(BehindError, match="no position"):
+        await lookup.wait_for(items[0], timeout=0)
+    await run(site, Ours(site))
+    for item in items:
+        await lookup.wait_for(item, timeout=0)
+    await site.put({"id": "late", "day": "tuesday", "device": "d1"})
+    [late] = [item for item in await documents(site.store, LAYOUT.source(READINGS)) if item["id"] == "late"]
+    with pytest.raises(BehindError, match="transactions"):
+        await lookup.wait_for(late, timeout=0)
+    site.busy = True
+    await run(site, Ours(site, timeout=1.0))
+    for item in (late, items[0]):
+        with pytest.raises(BehindError, match="has deferred items"):
+            await lookup.wait_for(item, timeout=0)
+    site.busy = False
+    await Ours(site).worker.drain()
+    await lookup.wait_for(late, timeout=0)
 
 
 async def test_an_item_that_is_deleted_while_it_is_deferred(site: Site) -> None:

@@ -27,6 +27,7 @@ from projections.store import (
     Store,
     Upsert,
 )
+from projections.triggers import lease_prefix
 from tests.converged import assert_converged, documents
 from tests.host.simulator import App, Host, Lease, Retry, Trigger
 
@@ -117,7 +118,7 @@ class World:
     ) -> None:
         self._make = app
         self.store: Store = store or MemoryStore(clock=self.now)
-        self.trigger = Trigger(SOURCE, retry, **trigger)
+        self.trigger = Trigger(SOURCE, retry, leases=LAYOUT.leases, prefix=lease_prefix(BY_STATUS), **trigger)
         self.leases: list[Lease] = []
         self.hosts: list[Host] = []
         self.hooks: list[Hook] = []

@@ -11,7 +11,7 @@ from typing import Any
 
 from azure.cosmos import ContainerProxy, CosmosClient
 
-from tests.processes import EmulatorProcess, spawn
+from tests.processes import EmulatorProcess, spawn, start
 
 DATABASE = "shop"
 LOOK_SECONDS = 0.5
@@ -61,11 +61,9 @@ class Account:
 
     def status(self) -> dict[str, dict[str, Any]]:
         """What `status` says of each projection. It ends with 1 where one of the catalog does not run."""
-        command = spawn(
-            ["status", "--json"], self._emulator.connection_string, subprocess.PIPE, subprocess.DEVNULL,
-            **self._settings,
-        )  # fmt: skip
-        out, _ = command.communicate(timeout=300)
+        command = start(["status", "--json"], self._emulator.connection_string, **self._settings)
+        out, err = command.communicate(timeout=300)
+        assert command.returncode in (0, 1), f"status ended with {command.returncode}: {err}"
         return {one["projection"]: one for one in map(json.loads, out.splitlines())}
 
     def look(self, worker: subprocess.Popen[str]) -> None:

@@ -24,6 +24,8 @@ MANY = 10_000
 """Entries of a fan-out that is long enough to be caught at all of these."""
 PAUSE = 0.05
 """Seconds between two new flights."""
+REST = 3.0
+"""Seconds between two looks at how it gets on: each counts all entries."""
 IN_TIME = 7200.0
 """Seconds for a fan-out."""
 
@@ -103,11 +105,13 @@ def story(account: Account, folder: Path, share: float, seed: int, steps: Steps)
     _compare(account, data, steps, "after the first run")
     arrivals = Arrivals(account, data, seed)
     arrivals.start()
-    with steps.timed("rename"):
-        data.airlines[data.largest] += " & Sons"
-        account.container("airlines").upsert_item({"id": data.largest, "name": data.airlines[data.largest]})
-        renaming = _rename(account, steps)
-    made = arrivals.end()
+    try:
+        with steps.timed("renaming"):
+            data.airlines[data.largest] += " & Sons"
+            account.container("airlines").upsert_item({"id": data.largest, "name": data.airlines[data.largest]})
+            renaming = _rename(account, steps)
+    finally:
+        made = arrivals.end()
     with steps.timed("last run"):
         account.run("run", "--until-caught-up", NAMES, DELAYS)
     data.flights += made
@@ -158,6 +162,7 @@ def _progress(account: Account, worker: subprocess.Popen[str]) -> Iterator[tuple
     """What `status` says of the fan-out, once it counts its entries, until it is over."""
     began, deadline = False, time.monotonic() + IN_TIME
     while time.monotonic() < deadline:
+        time.sleep(REST)
         one = account.status()[FAN_OUT]
         if fan_outs := one["fanOuts"]:
             began = True

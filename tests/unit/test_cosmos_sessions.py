@@ -10,7 +10,7 @@ import pytest
 
 from projections.cosmos.sessions import behind
 from projections.errors import AskError
-from projections.store import FeedRange
+from projections.store import FeedRange, at_lsn
 
 WHOLE, LEFT, RIGHT = FeedRange("", "FF"), FeedRange("", "1F"), FeedRange("1F", "FF")
 ONE = [{"id": "0", "minInclusive": "", "maxExclusive": "FF", "parents": []}]
@@ -32,6 +32,12 @@ def test_a_session_token_in_any_form_is_compared_by_its_lsn(token):
     assert behind(WHOLE, position(("", "FF", '"20"')), token, ONE) == 7
     assert behind(WHOLE, position(("", "FF", '"27"')), token, ONE) == 0
     assert behind(WHOLE, position(("", "FF", '"28"')), token, ONE) == 0
+
+
+def test_a_position_that_names_an_lsn_is_at_it():
+    assert behind(LEFT, at_lsn(20), "1:-1#27", TWO) == 7
+    assert behind(LEFT, at_lsn(27, all_versions=True), "1:-1#27", TWO) == 0
+    assert behind(LEFT, at_lsn(20), "2:-1#27", TWO) == 0
 
 
 @pytest.mark.parametrize("token", ["", "x", "0:-1#", "0", "0:a#7", "0:-1#7;1:-1#8", "0:-1#7,,"])
