@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -73,9 +72,16 @@ class Arrivals(threading.Thread):
         self._data = data
         self._chance = random.Random(seed)
         self._over = threading.Event()
+        self._failed: Exception | None = None
         self.made: list[Row] = []
 
     def run(self) -> None:
+        try:
+            self._arrive()
+        except Exception as error:
+            self._failed = error
+
+    def _arrive(self) -> None:
         flights = self._account.container("flights")
         own = [flight for flight in self._data.flights if flight["carrier"] == self._data.largest]
         while not self._over.wait(PAUSE):
@@ -90,6 +96,8 @@ class Arrivals(threading.Thread):
     def end(self) -> list[Row]:
         self._over.set()
         self.join()
+        if self._failed:
+            raise self._failed
         return self.made
 
 
@@ -142,7 +150,9 @@ def _rename(account: Account, steps: Steps) -> Renaming:
     mark: float | None = next(marks)
     worker = account.start("run", NAMES, DELAYS)
     try:
-        for done, total in _progress(account, worker):
+        for done, total in _progress(account):
+            assert worker.poll() is None, f"the worker has ended: {account.said()}"
+            account.look(worker)
             steps.expect(done >= max(found.seen, default=0), f"the fan-out went back from {max(found.seen, default=0)}")
             found.seen.append(done)
             found.total = total
@@ -158,7 +168,7 @@ def _rename(account: Account, steps: Steps) -> Renaming:
     return found
 
 
-def _progress(account: Account, worker: subprocess.Popen[str]) -> Iterator[tuple[int, int]]:
+def _progress(account: Account) -> Iterator[tuple[int, int]]:
     """What `status` says of the fan-out, once it counts its entries, until it is over."""
     began, deadline = False, time.monotonic() + IN_TIME
     while time.monotonic() < deadline:
