@@ -40,7 +40,7 @@ def order(chance: random.Random, n: int) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_the_part_finds_nothing_wrong_on_a_small_data_set(tmp_path: Path) -> None:
     chance = random.Random(7)
     written(tmp_path, "airlines", [{"id": id_, "carrier": id_, "name": name} for id_, name in AIRLINES.items()])
