@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from projections.batches import Write, write_all
+from projections.batches import Write, together, write_all
 from projections.embed import HEADER_ID, Header
 from projections.entries import SYSTEM, State
 from projections.errors import ConflictError
@@ -29,6 +29,8 @@ log = logging.getLogger("projections")
 
 PAGE_SIZE: Final = 200
 """Back-references in a page."""
+SIDE_BY_SIDE: Final = 8
+"""Jobs at a time: a first build has one for each referenced item, with nothing to do yet but to find that out."""
 BACK_REFERENCES: Final = f"SELECT TOP {PAGE_SIZE} * FROM c WHERE c.id > @after AND c.id != '{HEADER_ID}' ORDER BY c.id"
 COUNT: Final = "SELECT VALUE COUNT(1) FROM c"
 
@@ -130,6 +132,7 @@ class FanOut:
         self._reserved = reserved
         self._headers = headers
         self._items = items
+        self._looked_at = 0
 
     @property
     def name(self) -> str:
@@ -148,36 +151,35 @@ class FanOut:
         Raises:
             TransientError, FatalError: as the writers do; what is not done stays on record.
         """
-        looked_at = 0
+        before = self._looked_at
         dealt_with: set[str] = set()  # a replica that lags may show a job again that is done, or started anew
         while not stop():
             self._jobs.begun.clear()
             jobs = [job for job in await self._jobs.pending() if job.etag not in dealt_with]
             if not jobs:
                 break
-            for job in jobs:
+            for start in range(0, len(jobs), SIDE_BY_SIDE):
                 if stop():
                     break
-                looked_at += await self._job(job, stop)
-                dealt_with.add(job.etag)
-        return looked_at
+                some = jobs[start : start + SIDE_BY_SIDE]
+                # whoever put it on record may not have come to write the header, or may still be about to
+                await self._headers([State(job.identity, Version(), None) for job in some])
+                await together(self._job(job, stop) for job in some)
+                dealt_with |= {job.etag for job in some}
+        return self._looked_at - before
 
-    async def _job(self, job: Job, stop: Callable[[], bool]) -> int:
-        # whoever put it on record may not have come to write the header, or may still be about to
-        await self._headers([State(job.identity, Version(), None)])
+    async def _job(self, job: Job, stop: Callable[[], bool]) -> None:
         await self._renew(job)
-        looked_at = 0
         going: Job | None = job
         while going is not None and not stop():
             page = await self._page(going)
             if page:
                 await self._items([_notice(document[self._reserved]) for document in page])
-            looked_at += len(page)
+            self._looked_at += len(page)
             if len(page) < PAGE_SIZE:
                 await self._jobs.end(going)
                 break
             going = await self._jobs.save(await self._further(going, page))
-        return looked_at
 
     async def _renew(self, job: Job) -> None:
         """Write the header again as it is: whoever put the job on record and is still about to write it is refused.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import io
 import time
@@ -15,8 +16,8 @@ from projections.cli.health import status_table
 from projections.declare import Catalog, Index, SoftDelete, Source, Target
 from projections.embed import Embed, Header, Reference
 from projections.embedding import HeaderWriter
-from projections.errors import CatalogError
-from projections.fanout import Job
+from projections.errors import CatalogError, TransientError
+from projections.fanout import SIDE_BY_SIDE, Job
 from projections.functions import TriggeredWorker
 from projections.identity import Identity
 from projections.keys import Key
@@ -28,7 +29,7 @@ from projections.status import Health, Status, status
 from projections.store import Container, Document, Upsert
 from projections.strategies import Concat
 from projections.triggers import triggers
-from projections.worker import Worker
+from projections.worker import Engine, Worker
 from projections.writer import Attempt, Writer
 from tests.converged import assert_converged, documents
 from tests.host.virtual import in_virtual_time
@@ -172,6 +173,55 @@ async def test_a_first_build_does_not_go_over_its_entries_twice():
     await run(store)
     assert read.count("books") == 1  # the look at the source after writing; a fan-out would read its items
     assert read.count("library") == 1
+
+
+async def test_fan_outs_of_many_new_headers_share_their_calls():
+    """A first build has one for each referenced item: one after the other they would hold the entries up for hours."""
+    under_way: list[str] = []
+    most, reads = 0, 0
+
+    async def before(name: str, container: Container) -> None:
+        nonlocal most, reads
+        reads += (name, container.name) == ("read", "authors")
+        if (name, container.name) == ("query", "library-refs"):
+            under_way.append(name)
+            most = max(most, len(under_way))
+            await asyncio.sleep(0)
+            under_way.pop()
+
+    store = await opened(before=before)
+    for number in range(4 * SIDE_BY_SIDE):
+        await put(store, "authors", {"id": f"new{number}", "n": "New"})
+    await run(store)
+    assert most == SIDE_BY_SIDE
+    assert reads < 3 * SIDE_BY_SIDE
+    await assert_converged(store, LAYOUT)
+
+
+async def test_a_fan_out_that_fails_keeps_none_of_the_others_from_their_end():
+    failing = False
+
+    async def before(name: str, container: Container) -> None:
+        nonlocal failing
+        if failing and (name, container.name) == ("query", "library-refs"):
+            failing = False
+            raise TransientError("busy")
+
+    store = await opened(before=before)
+    await put(store, "authors", {"id": "a2", "n": "Bob"})
+    await run(store)
+    [projection] = LAYOUT.catalog.projections
+    [header] = projection.parts
+    headers, entries = [await Engine.open(store, LAYOUT, one) for one in (header, projection)]
+    fan_out, jobs = headers.fan_out(store, LAYOUT, entries), headers.jobs
+    assert jobs
+    await jobs.begin([Identity(Key.of(id_), id_) for id_ in ("a1", "a2")])
+    failing = True
+    with pytest.raises(TransientError):
+        await fan_out.run()
+    assert len(await jobs.pending()) == 1
+    assert await fan_out.run() == 3
+    assert await jobs.pending() == []
 
 
 # declared
