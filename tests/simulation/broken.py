@@ -221,9 +221,9 @@ class Sweeping(Jobs):
 class Eager(FanOut):
     """Takes a fan-out off the record before it is carried out."""
 
-    async def _job(self, job: Job, stop: Callable[[], bool]) -> int:
+    async def _job(self, job: Job, stop: Callable[[], bool]) -> None:
         await self._jobs.end(job)
-        return await super()._job(job, stop)
+        await super()._job(job, stop)
 
 
 class Tolerant(FanOut):
@@ -236,9 +236,9 @@ class Tolerant(FanOut):
 class Presuming(FanOut):
     """Takes for granted that the header is written."""
 
-    async def _job(self, job: Job, stop: Callable[[], bool]) -> int:
+    async def run(self, stop: Callable[[], bool] = lambda: False) -> int:
         self._headers = self._nothing
-        return await super()._job(job, stop)
+        return await super().run(stop)
 
     async def _nothing(self, notices: Sequence[State]) -> list[Result]:
         return []
