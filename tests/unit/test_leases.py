@@ -135,7 +135,7 @@ async def test_each_address_of_the_account_has_leases_of_its_own() -> None:
 
 
 async def test_a_source_in_all_versions_mode_has_two_triggers_and_both_have_to_pass_a_write() -> None:
-    source = Source(container="orders", key="/shop", all_versions=True)
+    source = Source(container="orders", key="/shop", mode="AllVersionsAndDeletes")
     index = Index(name="by-status", source=source, key="/status")
     layout = Layout(Catalog(projections=(index,)), "shop")
     store = Named()
