@@ -4,7 +4,8 @@ An entry is a function of its item and of the headers of the items it refers to.
 holds: read it, write the entry under conditions, then look whether the input has moved on. A header is written before
 its fan-out begins, and a back-reference before the entry it stands for. So either the writer of the entry sees the
 newer header when it looks again, or the fan-out finds the back-reference and has the entry made anew. An entry is
-written again before it loses a back-reference: a fan-out that has read it before is refused from then on.
+written again before it loses a back-reference: a fan-out that has read it before is refused from then on. So does a
+fan-out write again the entries that it finds right: there may be another one that has read them earlier.
 """
 
 from __future__ import annotations

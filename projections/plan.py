@@ -108,6 +108,7 @@ class Facts:
     keeping: bool = False  # ... and its entries stay as they are
     tracked: bool = True
     strict: bool = True
+    renewing: bool = False  # entries are written again, though they are as they should be
 
 
 def decide(facts: Facts, now: float) -> Decision:
@@ -123,7 +124,7 @@ def decide(facts: Facts, now: float) -> Decision:
     if facts.parking and facts.keeping:
         return _mark_parked(facts, have)
     if not facts.tracked or _in_place(facts, have):
-        puts = tuple(_puts(facts))
+        puts = tuple(_puts(facts, again=_target_places(facts) if facts.renewing else ()))
         return Rewrite(puts) if puts else Nothing()
     return _rearrange(facts, have, now)
 
@@ -180,6 +181,10 @@ def _puts(facts: Facts, again: Collection[Place] = ()) -> list[Put]:
     return puts
 
 
+def _target_places(facts: Facts) -> list[Place]:
+    return [entry.place for entry in facts.wanted if entry.place.container == "target"]
+
+
 def _rearrange(facts: Facts, have: list[Place], now: float) -> Rearrange:
     want = [entry.place for entry in facts.wanted]
     staying = frozenset(want)
@@ -188,8 +193,8 @@ def _rearrange(facts: Facts, have: list[Place], now: float) -> Rearrange:
     # what another writer has set out to remove, and should stay, is written again: that writer is refused then
     returning = [place for place in old.leaving if place in staying]
     # so is an entry that loses a back-reference: a fan-out that has read it is refused then, and no other one comes
-    losing = want if any(place.container == "refs" for place in leaving) else ()
-    puts = tuple(_puts(facts, again=(*returning, *(place for place in losing if place.container == "target"))))
+    losing = facts.renewing or any(place.container == "refs" for place in leaving)
+    puts = tuple(_puts(facts, again=(*returning, *(_target_places(facts) if losing else ()))))
     version = _stamp(facts.version, old.version)
     unparks = old.parked and not facts.parking
     first = Placement(

@@ -119,7 +119,7 @@ class Engine:
         writing = Engine(store, layout, header.embed, entries.source_ttl, header.embed.fan_out_ru_per_second)
         paced = PacedStore.below(store, request_units=header.embed.fan_out_ru_per_second)
         refs, reserved = layout.target(header), layout.catalog.reserved
-        return FanOut(paced, refs, header, self.jobs, reserved, self.apply_present, writing.apply_present)
+        return FanOut(paced, refs, header, self.jobs, reserved, self.apply_present, writing.renew)
 
     @property
     def sweeps(self) -> bool:
@@ -177,11 +177,22 @@ class Engine:
         read_at = time.monotonic()
         return await self._apply(await present(self._store, self._source, notices), read_at, audit=audit)
 
+    async def renew(self, notices: Sequence[State]) -> list[Result]:
+        """As `apply_present`, and entries are written again though they are as they should be.
+
+        Whoever has read them before, and is about to write what was right then, is refused: of a fan-out that dies
+        after such a write nobody would know, once another one has found its entries right and ended the job.
+        """
+        read_at = time.monotonic()
+        return await self._apply(await present(self._store, self._source, notices), read_at, renew=True)
+
     def _state(self, change: Mapping[str, Any]) -> State:
         return state_of(change, self.projection.source.key)
 
-    async def _apply(self, states: list[State], read_at: float, *, audit: bool = False) -> list[Result]:
-        results = await self._writer.apply(states, read_at, audit=audit)
+    async def _apply(
+        self, states: list[State], read_at: float, *, audit: bool = False, renew: bool = False
+    ) -> list[Result]:
+        results = await self._writer.apply(states, read_at, audit=audit, renew=renew)
         for result in results:
             if result.outcome is Outcome.PARKED:
                 log.warning(

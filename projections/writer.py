@@ -107,6 +107,7 @@ class Attempt:
     known: bool = False  # ... of this very state, found by an audit
     overtaken: bool = False  # something newer than the state was there
     audit: bool = False  # look at the places that the item has left, too
+    renew: bool = False  # write entries again: whoever is about to write what they should not be is refused then
     outcome: Outcome | None = None  # the last one that changed something
     finished: bool = False
     # of the present round
@@ -169,20 +170,21 @@ class Writer:
         self.on_left: Callable[[list[Place]], Awaitable[None]] | None = None  # is told of places that have no entry now
 
     async def apply(
-        self, states: Iterable[State], read_at: float | None = None, *, audit: bool = False, retried: bool = False
-    ) -> list[Result]:
+        self, states: Iterable[State], read_at: float | None = None, *, audit: bool = False, retried: bool = False,
+        renew: bool = False,
+    ) -> list[Result]:  # fmt: skip
         """Apply one state each of different items; what happened to each, in order.
 
         `read_at`: when the states were read (monotonic seconds); now when None. `audit`: also remove what dead
         workers may have left at places that the items were moved from within the last hour. `retried`: the items have
-        dead letters, whatever their placement records say.
+        dead letters, whatever their placement records say. `renew`: write entries again that are as they should be.
 
         Raises:
             UnfinishedError: the store was busy for too long; it says which items are not done.
             FatalError: nothing can work until somebody mends the set-up.
         """
         read_at = self._monotonic() if read_at is None else read_at
-        attempts = [Attempt(state, read_at, audit=audit, retried=retried) for state in states]
+        attempts = [Attempt(state, read_at, audit=audit, retried=retried, renew=renew) for state in states]
         for attempt in attempts:
             left = self._unsettled.pop(attempt.identity, NOTHING_LEFT)
             attempt.put, attempt.lettered = set(left.put), left.lettered
@@ -322,6 +324,7 @@ class Writer:
             keeping=self._projection.parked == "keep",
             tracked=self._projection.placement == "tracked",
             strict=self._projection.strict,
+            renewing=attempt.renew,
         )
         return decide(facts, self._now())
 

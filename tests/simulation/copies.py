@@ -157,7 +157,9 @@ class CopyWorkers(Workers):
         if run.shown != FAN_OUT:
             return super()._go(run)
         here, states = self._fan_out(run)
-        return self._begin([Attempt(state, 0.0) for state in states], here) if states else here
+        item = self.items[0]  # the headers of authors are renewed by a write of the fan-out's own
+        attempts = [Attempt(state, 0.0, renew=state.identity == item) for state in states]
+        return self._begin(attempts, here) if states else here
 
     def _fan_out(self, run: Run) -> tuple[int, list[State]]:
         """Where a fan-out is, and what it has a writer apply there."""

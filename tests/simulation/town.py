@@ -121,7 +121,7 @@ class Hand:
             return await writer.apply(await present(store, AUTHORS, notices))
 
         async def books(notices: Sequence[State]) -> list[Result]:
-            return await self.books.apply(await present(store, BOOKS, notices))
+            return await self.books.apply(await present(store, BOOKS, notices), renew=True)
 
         self.fan_outs.append(FanOut(store, REFS, part, writer.jobs, "_source", headers, books))
 

@@ -210,6 +210,18 @@ def test_an_entry_that_loses_a_back_reference_is_written_again():
     assert decision.removes == (Remove(back, "t2"),)
 
 
+def test_a_fan_out_writes_again_what_it_finds_right():
+    """Another one may have read it earlier, be about to write what was right then, and die."""
+    back = Place("i", Key.of("by|a"), "refs")
+    there = {back: stored(etag="t2"), place("x"): stored()}
+    wanted = (Entry(back, {}, None, stored().hash), entry("x"))
+    known = replace(
+        facts(entry("x"), placement=replace(record("x"), entries=(back, place("x"))), stored=there), wanted=wanted
+    )
+    assert decide(known, NOW) == Nothing()
+    assert decide(replace(known, renewing=True), NOW) == Rewrite((Put(entry("x"), "t1"),))
+
+
 def test_what_is_leaving_is_stored_by_its_number_among_the_entries():
     before = record("x", "y", leaving=(place("y"),))
     document = placement_document(before, "b", "i", 60)
