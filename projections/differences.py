@@ -28,7 +28,7 @@ from projections.entries import (
 )
 from projections.errors import ItemError
 from projections.identity import Identity, Place
-from projections.plan import Placement
+from projections.plan import Placement, record_place
 
 SOON: Final = 60
 """Seconds: what expires within these, or has within the last ones of twice as many, is about to go by itself."""
@@ -177,7 +177,8 @@ def of_item(rules: Rules, known: Known, moved: Collection[str] = ()) -> Iterator
     elif rules.projection.placement == "tracked":
         wrong = _record_problem(rules, known)
         if wrong:
-            yield Difference(fault=Fault.PLACEMENT, identity=known.identity, what=wrong)
+            place = record_place(rules.projection, known.identity)
+            yield Difference(fault=Fault.PLACEMENT, identity=known.identity, place=place, what=wrong)
 
 
 def _of_entry(rules: Rules, identity: Identity, entry: Entry, document: Mapping[str, Any] | None) -> Difference | None:
