@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from projections.deadletters import DeadLetter
@@ -133,16 +133,18 @@ class Finder:
             seen[entry] = Seen(own, [difference] if difference else [])
         return seen
 
-    async def doubtful(self, difference: Difference) -> list[Finding]:
-        """What was doubtful, looked at again when all has been seen."""
-        assert difference.place
-        if difference.fault is Fault.FOREIGN or difference.identity is None:
-            return [Finding(difference)]
-        if difference.what == NOBODYS:
-            record = await self._inspector.record(difference.place)
-            there = record is not None and self._is_nobodys(difference.place, record)
-            return [Finding(difference, stray=difference.place)] if there else []
-        return await self.strays([_Entry(difference.place, difference.identity)])
+    async def doubtful(self, differences: Sequence[Difference]) -> list[Finding]:
+        """What was doubtful, looked at again when all has been seen: now it is certain."""
+        strange = [Finding(one) for one in differences if one.fault is Fault.FOREIGN]
+        records = {one.place: one for one in differences if one.what == NOBODYS and one.place}
+        for place, record in (await self._inspector.records(records)).items() if records else ():
+            if self._is_nobodys(place, record):
+                strange.append(Finding(records[place], stray=place))
+        entries = [
+            _Entry(one.place, one.identity) for one in differences if one.place and one.identity and one.what != NOBODYS
+        ]
+        strays = await self.strays(entries) if entries else []
+        return [replace(one, doubtful=False) for one in (*strange, *strays)]
 
     # records and dead letters
 

@@ -142,10 +142,10 @@ class Inspector:
         """The dead letters of those items that have one."""
         return list((await self._letters.find(identities)).values())
 
-    async def record(self, place: Place) -> Placement | None:
-        """The record at a place of the state container, whosever it is."""
-        found = await self._store.read(self.places.state, [place])
-        return placement_from(found[place]) if place in found else None
+    async def records(self, places: Iterable[Place]) -> dict[Place, Placement]:
+        """The records at places of the state container, whosever they are."""
+        found = await self._store.read(self.places.state, list(places))
+        return {place: placement_from(document) for place, document in found.items()}
 
     # looking again
 

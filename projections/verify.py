@@ -15,7 +15,6 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import replace
 from typing import Final
 
 from projections.aggregate import Aggregate
@@ -344,8 +343,9 @@ class Verify:
             for difference in await self._groups.wrong(self._run.pieces):
                 self._tell(Finding(difference))
             self._run.report.pending += self._groups.unknown
-        for difference in list(self._run.held.values()):
-            await self._heed([replace(one, doubtful=False) for one in await self._finder.doubtful(difference)])
+        held, self._run.held = list(self._run.held.values()), {}
+        for begin in range(0, len(held), AT_ONCE):
+            await self._heed(await self._finder.doubtful(held[begin : begin + AT_ONCE]))
 
     async def _look_at_groups(self, groups: Groups, documents: Sequence[Document]) -> None:
         chosen = [document for document in documents if self._run.groups[group_bucket(groups.key(document))]]
