@@ -1,4 +1,4 @@
-"""Damage to what a projection keeps, one kind after the other, each to another item; and what verify has to say of it."""
+"""Damage to what a projection keeps, each kind to an item of its own; and what verify has to say of it."""
 
 from __future__ import annotations
 
@@ -125,11 +125,11 @@ class Damage:
 
     def _elsewhere(self, entry: Document) -> tuple[Place, Document]:
         """The same entry under another key."""
-        moved = dict(entry)
+        moved = inner = dict(entry)
         path = self._paths[-1] if self._paths[-1] != ("id",) else self._paths[0]
         for name in path[:-1]:
-            moved[name] = moved = dict(moved[name])
-        moved[path[-1]] = f"elsewhere-{entry['id']}"
+            inner[name] = inner = dict(inner[name])
+        inner[path[-1]] = f"elsewhere-{entry['id']}"
         return self.place(moved), moved
 
     async def _moved(self) -> None:
@@ -148,25 +148,24 @@ class Damage:
     async def _copied(self) -> None:
         """Under another id."""
         entry = self.take()
-        await self.put(self.target, self.place(entry).key, entry | {"id": f"{entry['id']}x"})
+        copy = entry | {"id": f"{entry['id']}x"}
+        await self.put(self.target, self.place(copy).key, copy)
         self.expect("wrong place", entry)
 
     async def _foreign(self) -> None:
         entry = self.take()
         made = {n: v for n, v in entry.items() if n != "_source"} | {"id": f"foreign-{entry['id']}"}
-        await self.put(self.target, self.place(entry).key, made)
-        self.expected["foreign", f"{made['id']} {self.place(entry).key}"] += 1
+        await self.put(self.target, self.place(made).key, made)
+        self.expected["foreign", f"{made['id']} {self.place(made).key}"] += 1
 
     async def _orphaned(self) -> None:
         """Its item is gone for good."""
         entry = self.take()
         identity = Identity.from_stored(entry["_source"])
         await self.take_away(self.layout.source(self.projection), Place(identity.id, identity.key))
-        own = [d for d in await documents(self.store, self.target)
-               if {**d.get("_source", {}), "etag": 0}.get("hash") and Identity.from_stored(d["_source"]) == identity]  # fmt: skip
-        if isinstance(self.projection, Header):
-            own = [entry]
-        for one in own:
+        found = [d for d in await documents(self.store, self.target) if "hash" in d.get("_source", {})]
+        own = [d for d in found if Identity.from_stored(d["_source"]) == identity]
+        for one in [entry] if isinstance(self.projection, Header) else own:
             self.expect("stale" if isinstance(self.projection, Header) else "orphan", one)
         if isinstance(self.projection, Embed):
             for _ in await self.back_references(identity):
@@ -327,7 +326,8 @@ def _off(state: Any) -> Any:
 
 
 ENTRIES = (
-    "deleted", "altered", "outdated", "rehashed", "claimed", "immortal", "moved", "doubled", "copied", "foreign", "orphaned"
+    "deleted", "altered", "outdated", "rehashed", "claimed", "immortal", "moved", "doubled", "copied", "foreign",
+    "orphaned",
 )  # fmt: skip
 RECORDS = ("unrecorded", "forgetful", "boastful", "misparked", "unended", "misattributed", "strayed")
 LETTERS = ("lettered", "unlettered")
