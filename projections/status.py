@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -17,9 +17,12 @@ from projections.deferred import Deferred
 from projections.embed import Header
 from projections.fanout import Job, Jobs
 from projections.feed import Checkpoint, Checkpoints
+from projections.identity import Place
+from projections.keys import Key
 from projections.outcomes import Tally
 from projections.provision import Layout
 from projections.store import Container, Store
+from projections.verification import LAST_ID, RUN_ID, Report
 
 
 class Health(StrEnum):
@@ -41,6 +44,33 @@ class AuditStatus:
     def to_json(self) -> dict[str, Any]:
         """For programs."""
         return {"lagSeconds": self.lag, "examined": self.examined, "repaired": self.repaired}
+
+
+@dataclass(frozen=True, kw_only=True)
+class VerifyStatus:
+    """The verify of a projection that is under way or was cut off, or the last one that came to its end."""
+
+    phase: str  # "done" at its end
+    scope: str
+    differences: int  # so far; those that a repair has left, where there was one
+    age: float  # seconds since it ended, or began
+
+    @staticmethod
+    def of(document: Mapping[str, Any], now: float) -> VerifyStatus:
+        report = Report.from_json(document.get("report", document))
+        found = report.differences if report.repaired is None else report.left
+        began = document["at"] if "at" in document else document["began"]
+        return VerifyStatus(
+            phase=document.get("phase", "done"),
+            scope=report.scope,
+            differences=found.total(),
+            age=max(0.0, now - began),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """For programs."""
+        told = {"phase": self.phase, "scope": self.scope, "differences": self.differences}
+        return told | {"ageSeconds": round(self.age, 1)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,6 +120,7 @@ class Status:
     fan_outs: FanOutStatus | None = None  # of a reference: None where there are none
     alarm: Raised | None = None
     audit: AuditStatus | None = None  # None: none has run yet
+    verify: VerifyStatus | None = None
     tally: Tally = field(default_factory=Tally)  # of all work before the checkpoints
 
     def to_json(self) -> dict[str, Any]:
@@ -113,6 +144,7 @@ class Status:
             if self.alarm
             else None,
             "audit": self.audit.to_json() if self.audit else None,
+            "verify": self.verify.to_json() if self.verify else None,
             **self.tally.to_stored(),
         }
 
@@ -155,6 +187,7 @@ async def status(store: Store, layout: Layout, projection: Projection, *, now: f
         fan_outs=FanOutStatus.of(jobs, now),
         alarm=alarm,
         audit=await _audit(store, layout, projection, now) if not missing else None,
+        verify=await _verify(store, layout, projection, now) if layout.state not in missing else None,
         tally=tally,
     )
 
@@ -187,6 +220,13 @@ async def _audit(store: Store, layout: Layout, projection: Projection, now: floa
     good = sum(tally.outcomes[outcome.value] for outcome in AS_IT_SHOULD_BE)
     pending = await _pending(store, layout.source(projection), checkpoints, now)
     return AuditStatus(lag=max(pending, default=0.0), examined=tally.total, repaired=tally.total - good)
+
+
+async def _verify(store: Store, layout: Layout, projection: Projection, now: float) -> VerifyStatus | None:
+    under_way, last = (Place(id_, Key.of(projection.full_name)) for id_ in (RUN_ID, LAST_ID))
+    found = await store.read(layout.state, [under_way, last])
+    document = found.get(under_way) or found.get(last)
+    return VerifyStatus.of(document, now) if document else None
 
 
 async def _pending(store: Store, source: Container, checkpoints: list[Checkpoint], now: float) -> list[float]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from projections.cli import auditing, containers, health, reading, running, trying
+from projections.cli import auditing, containers, health, reading, running, trying, verifying
 from projections.cli.deadletters import deadletters
 from projections.cli.native import native
 from projections.cli.session import FAILED, GOOD
@@ -27,6 +27,7 @@ for command in (
     containers.load,
     running.run,
     auditing.audit,
+    verifying.verify,
     reading.lookup,
     health.status,
     health.doctor,
