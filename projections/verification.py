@@ -125,7 +125,7 @@ class Run:
     phase: Phase = Phase.COMPARE
     number: int = 0  # of the piece
     position: str | None = None
-    sums: Sums = field(default_factory=Sums)
+    sums: Sums = field(default_factory=Sums)  # worth something while both sides are compared
     books: Books | None = None
     chosen: bytes = ALL  # buckets of items that are looked at
     groups: bytes = ALL  # buckets of groups
@@ -146,8 +146,8 @@ class Run:
             "phase": self.phase.value,
             "number": self.number,
             "position": self.position,
-            "sums": self.sums.to_stored(),
-            "books": self.books.to_stored() if self.books else None,
+            "sums": self.sums.to_stored() if self.phase is Phase.COMPARE else None,
+            "books": self.books.to_stored() if self.books and self.phase is Phase.COMPARE else None,
             "chosen": _packed(self.chosen),
             "groups": _packed(self.groups),
             "faulty": _packed(self.faulty),
@@ -167,7 +167,8 @@ class Run:
         return Run(
             stored["options"], [Piece.from_stored(one) for one in stored["pieces"]],
             Report.from_json(stored["report"]), stored["began"], Phase(stored["phase"]), stored["number"],
-            stored["position"], Sums.from_stored(stored["sums"]), books, _unpacked(stored["chosen"]),
+            stored["position"], Sums.from_stored(stored["sums"]) if stored["sums"] else Sums(), books,
+            _unpacked(stored["chosen"]),
             _unpacked(stored["groups"]), bytearray(_unpacked(stored["faulty"])), held, dict(stored["moved"]),
             stored["saves"], stored["_etag"],
         )  # fmt: skip
