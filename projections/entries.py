@@ -16,7 +16,7 @@ from projections.embed import REF, Embed, Header
 from projections.errors import ItemError, TooLargeError
 from projections.identity import Element, Identity, Place
 from projections.keys import UNDEFINED, Key, Owner, at, fitting, parse_path, problem
-from projections.references import HeaderState, Use, copies, filled, uses
+from projections.references import HeaderState, Use, alike, copies, filled, uses
 from projections.rows import Row, rows
 from projections.totals import contribution
 from projections.version import Version
@@ -29,6 +29,9 @@ MAX_DOCUMENT_BYTES: Final = 2 * 1024 * 1024
 
 MARK_BYTES: Final = 4_096
 """Kept for what is added to the content: the entry's id, `ttl`, the mark with the source's key (2,048 bytes)."""
+
+EXPIRY_SECONDS: Final = 30
+"""By how much the end of an entry's time to live may be off."""
 
 Skip = Literal["deleted", "expired", "where", "missing key", "null key", "key is no scalar", "no elements", "gone"]
 
@@ -137,7 +140,7 @@ def _embedded(
     assert state.item is not None
     made = uses(projection, state.item)
     copied, versions = copies(projection, made, headers)
-    expires = _expires(rules, state.item)
+    expires = expiry(rules, state.item)
     places = dict.fromkeys(use.back(state.identity) for use in made)
     back = tuple(_plain(place, {REF: place.key.values[0]}, expires) for place in places)
     if projection.in_place:
@@ -181,7 +184,7 @@ def _contribution(
         _copy(group[0], content, names)
     _add_key(projection, content, place.key)
     content[CONTRIBUTION] = contribution(projection.measures, group)
-    expires = _expires(rules, item)
+    expires = expiry(rules, item)
     return _plain(place, content if expires is None else content | {EXPIRES: expires}, None)
 
 
@@ -193,7 +196,7 @@ def _header(rules: Rules, projection: Header, state: State, now: float) -> Entry
     place = Use(projection.reference, state.identity).header
     content: dict[str, Any] = {REF: place.key.values[0]}
     item = state.item
-    expires = None if item is None else _expires(rules, item)
+    expires = None if item is None else expiry(rules, item)
     if item is not None and not _deleted(projection, item) and (expires is None or expires > now):
         content["copy"] = {"id": _copied_id(rules, projection, item)}
         for names in map(parse_path, projection.fields):
@@ -231,7 +234,7 @@ def _left_out(rules: Rules, item: Mapping[str, Any], now: float) -> Skip | None:
     projection = rules.projection
     if _deleted(projection, item):
         return "deleted"
-    expires = _expires(rules, item)
+    expires = expiry(rules, item)
     if expires is not None and expires <= now:
         return "expired"
     exploded = getattr(projection, "each", None) is not None  # then it is asked of every row
@@ -307,7 +310,7 @@ def _entry(rules: Rules, owner: Owner, item: Mapping[str, Any], row: Row, key: K
             f"a row has a property {rules.reserved}, which marks entries", hint="leave it out of what project gives"
         )
     _add_key(rules.projection, content, key)
-    return _plain(Place(owner.entry_id, key), content, _expires(rules, item))
+    return _plain(Place(owner.entry_id, key), content, expiry(rules, item))
 
 
 def _content(projection: Projection, row: Mapping[str, Any]) -> dict[str, Any]:
@@ -358,7 +361,7 @@ def _drop(content: dict[str, Any], names: tuple[str, ...]) -> None:
     del content[names[-1]]
 
 
-def _expires(rules: Rules, item: Mapping[str, Any]) -> int | None:
+def expiry(rules: Rules, item: Mapping[str, Any]) -> int | None:
     """When the store expires an item, as it computes it: `_ts` plus the item's own `ttl` or the container's default."""
     if rules.projection.ttl == "ignore" or rules.source_ttl is None:
         return None
@@ -366,6 +369,39 @@ def _expires(rules: Rules, item: Mapping[str, Any]) -> int | None:
     if isinstance(ttl, bool) or not isinstance(ttl, int | float) or ttl <= 0:
         return None
     return int(item["_ts"] + ttl)
+
+
+def content_of(document: Mapping[str, Any], reserved: str) -> dict[str, Any]:
+    """The content of a stored entry: without id, time to live and marks."""
+    own = SYSTEM | {"id", "ttl", reserved}
+    return {name: value for name, value in document.items() if name not in own}
+
+
+def owner_of(document: Mapping[str, Any], reserved: str) -> Identity | None:
+    """The item that a stored entry says it was made from; None where it says none."""
+    mark = document.get(reserved)
+    try:
+        return Identity.from_stored(mark) if isinstance(mark, Mapping) and isinstance(mark["id"], str) else None
+    except (KeyError, TypeError):
+        return None
+
+
+def is_made_of(document: Mapping[str, Any], entry: Entry, identity: Identity, reserved: str) -> bool:
+    """Whether a document is what an entry of this item comes to, whenever it was written."""
+    return (
+        owner_of(document, reserved) == identity
+        and document[reserved].get("hash") == entry.hash
+        and alike(content_of(document, reserved), entry.content)
+        and _lives_until(document, entry.expires)
+    )
+
+
+def _lives_until(document: Mapping[str, Any], expires: int | None) -> bool:
+    """Whether a document's time to live ends about when it should; the writer's clock is not quite the store's."""
+    ttl = document.get("ttl")
+    if expires is None or not isinstance(ttl, int | float):
+        return expires is None and ttl is None
+    return bool(abs(document["_ts"] + ttl - expires) <= EXPIRY_SECONDS)
 
 
 def canonical(content: Mapping[str, Any], expires: int | None) -> str:

@@ -160,8 +160,9 @@ class MemoryStore:
             return None
         return document
 
-    async def _documents(self, data: _Data) -> list[tuple[Place, Document]]:
-        return [(place, _copy(found)) for place in list(data.documents) if (found := self._live(data, place))]
+    async def _documents(self, data: _Data, key: Key | None = None) -> list[tuple[Place, Document]]:
+        asked = [place for place in data.documents if key is None or _under(place.key, key)]
+        return [(place, _copy(found)) for place in asked if (found := self._live(data, place))]
 
     async def query(
         self, container: Container, text: str, parameters: Mapping[str, Any], key: Key | None = None, *,
@@ -173,7 +174,7 @@ class MemoryStore:
             async for page in self._rows(container, *self._unread[after], page_size=page_size):
                 yield page
             return
-        found = [doc for place, doc in await self._documents(data) if key is None or _under(place.key, key)]
+        found = [doc for _, doc in await self._documents(data, key)]
         match text:
             case _ if sort := SORTED.fullmatch(text):
                 if sort[1]:
@@ -293,7 +294,7 @@ class MemoryStore:
             return
         position = (data.lsn if since.now else 0) if isinstance(since, Start) else int(since)
         while True:
-            live = ((data.log[place], place) for place, _ in await self._documents(data))
+            live = ((data.log[place], place) for place in data.documents if self._live(data, place) is not None)
             pending = sorted((change for change in live if change[0] > position), key=lambda change: change[0])
             pending = [change for change in pending if change[0] <= pending[:page_size][-1][0]]  # an LSN stays whole
             if not pending:
@@ -355,4 +356,4 @@ def _restore(values: dict[Place, Any], place: Place, value: Any) -> None:
 
 
 def _under(key: Key, asked: Key) -> bool:
-    return Key.of(*key.values[: len(asked.values)]) == asked
+    return key == asked or Key.of(*key.values[: len(asked.values)]) == asked

@@ -10,8 +10,10 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
+from projections.declare import Projection
 from projections.entries import Entry
 from projections.identity import Identity, Place
+from projections.keys import Key
 from projections.version import Order, Version
 
 FORMER_SECONDS: Final = 3_600
@@ -232,6 +234,18 @@ def _stamp(version: Version, known: Version) -> Version:
 
 def _unique(*places: Collection[Place]) -> list[Place]:
     return list(dict.fromkeys(place for group in places for place in group))
+
+
+def record_place(projection: Projection, identity: Identity) -> Place:
+    """Where the placement record of an item is, in the state container."""
+    number = identity.bucket(projection.placement_buckets)
+    return Place(identity.entry_id, Key.of(record_partition(projection, number)))
+
+
+def record_partition(projection: Projection, number: int) -> str:
+    """The logical partition of a bucket of placement records."""
+    # stored; change with a version
+    return f"{projection.full_name}|{number}"
 
 
 def placement_document(placement: Placement, partition: str, record_id: str, ttl: int) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -16,9 +16,12 @@ from projections.deferred import Deferred
 from projections.embed import Header
 from projections.fanout import Job, Jobs
 from projections.feed import Checkpoint, Checkpoints, Span, oldest
+from projections.identity import Place
+from projections.keys import Key
 from projections.outcomes import Tally
 from projections.provision import Layout
 from projections.store import Container, Store
+from projections.verification import LAST_ID, RUN_ID, Report
 
 
 class Health(StrEnum):
@@ -44,6 +47,33 @@ class AuditStatus:
         return {
             "lagSeconds": self.lag, "examined": self.examined, "repaired": self.repaired, "missedDeletes": missed,
         }  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class VerifyStatus:
+    """The verify of a projection that is under way or was cut off, or the last one that came to its end."""
+
+    phase: str  # "done" at its end
+    scope: str
+    differences: int  # so far; those that a repair has left, where there was one
+    age: float  # seconds since it ended, or began
+
+    @staticmethod
+    def of(document: Mapping[str, Any], now: float) -> VerifyStatus:
+        report = Report.from_json(document.get("report", document))
+        found = report.differences if report.repaired is None else report.left
+        began = document["at"] if "at" in document else document["began"]
+        return VerifyStatus(
+            phase=document.get("phase", "done"),
+            scope=report.scope,
+            differences=found.total(),
+            age=max(0.0, now - began),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """For programs."""
+        told = {"phase": self.phase, "scope": self.scope, "differences": self.differences}
+        return told | {"ageSeconds": round(self.age, 1)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,6 +125,7 @@ class Status:
     audit: AuditStatus | None = None  # None: none has run yet
     handing_over: int = 0  # feed ranges whose latest versions are being read before all versions are
     missed: tuple[Span, ...] = ()  # when deletes may have been missed, in epoch seconds: the feed had forgotten them
+    verify: VerifyStatus | None = None
     tally: Tally = field(default_factory=Tally)  # of all work before the checkpoints
 
     def to_json(self) -> dict[str, Any]:
@@ -120,6 +151,7 @@ class Status:
             "audit": self.audit.to_json() if self.audit else None,
             "handingOver": self.handing_over,
             "missedDeletes": [list(span) for span in self.missed],
+            "verify": self.verify.to_json() if self.verify else None,
             **self.tally.to_stored(),
         }
 
@@ -164,6 +196,7 @@ async def status(store: Store, layout: Layout, projection: Projection, *, now: f
         audit=await _audit(store, layout, projection, now) if not missing else None,
         handing_over=sum(one.loading for one in stored),
         missed=missed_deletes(stored),
+        verify=await _verify(store, layout, projection, now) if layout.state not in missing else None,
         tally=tally,
     )
 
@@ -204,6 +237,13 @@ async def _audit(store: Store, layout: Layout, projection: Projection, now: floa
 def missed_deletes(checkpoints: Sequence[Checkpoint]) -> tuple[Span, ...]:
     """When deletes may have been missed, in any of these ranges."""
     return tuple(sorted({span for one in checkpoints if one.versions for span in one.versions.missed}))
+
+
+async def _verify(store: Store, layout: Layout, projection: Projection, now: float) -> VerifyStatus | None:
+    under_way, last = (Place(id_, Key.of(projection.full_name)) for id_ in (RUN_ID, LAST_ID))
+    found = await store.read(layout.state, [under_way, last])
+    document = found.get(under_way) or found.get(last)
+    return VerifyStatus.of(document, now) if document else None
 
 
 async def _pending(store: Store, source: Container, checkpoints: list[Checkpoint], now: float) -> list[float]:

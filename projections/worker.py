@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -144,6 +144,15 @@ class Engine:
         read_at = time.monotonic()
         states = await fresh(self._store, self._source, identities)
         results = await self._writer.apply(states, read_at, audit=True)
+        await self.alarm.heed(results, time.time())
+        return results
+
+    async def repair(self, strays: Mapping[Identity, Collection[Place]]) -> list[Result]:
+        """Apply the present states of items that were found wrong, given where entries of theirs should not be."""
+        notices = [State(identity, Version(), None) for identity in strays]
+        read_at = time.monotonic()
+        states = await present(self._store, self._source, notices)
+        results = await self._writer.apply(states, read_at, audit=True, strays=strays)
         await self.alarm.heed(results, time.time())
         return results
 

@@ -17,10 +17,9 @@ from typing import Any, Final
 from projections.batches import Result as Written
 from projections.batches import Write, write_all
 from projections.deadletters import DeadLetters, Failure
-from projections.entries import Rules, State, Wanted, document, wanted
+from projections.entries import Entry, Rules, State, Wanted, document, is_made_of, owner_of, wanted
 from projections.errors import ConflictError, ItemError, TransientError
 from projections.identity import Identity, Place
-from projections.keys import Key
 from projections.outcomes import Outcome, Result
 from projections.plan import (
     Confirm,
@@ -36,6 +35,7 @@ from projections.plan import (
     decide,
     placement_document,
     placement_from,
+    record_place,
 )
 from projections.references import HeaderState
 from projections.states import fresh
@@ -51,6 +51,7 @@ LAG_SECONDS: Final = 0.1
 MAX_UNSETTLED: Final = 10_000
 """Items remembered over failed calls; beyond that audit finds what was left."""
 NOTHING_WANTED: Final = Wanted()
+NO_STRAYS: Final[Mapping[Identity, Collection[Place]]] = {}
 MAX_ROUNDS: Final = 30
 """Rounds before an item that others keep changing is left for a later call."""
 
@@ -171,13 +172,14 @@ class Writer:
 
     async def apply(
         self, states: Iterable[State], read_at: float | None = None, *, audit: bool = False, retried: bool = False,
-        renew: bool = False,
+        renew: bool = False, strays: Mapping[Identity, Collection[Place]] = NO_STRAYS,
     ) -> list[Result]:  # fmt: skip
         """Apply one state each of different items; what happened to each, in order.
 
         `read_at`: when the states were read (monotonic seconds); now when None. `audit`: also remove what dead
         workers may have left at places that the items were moved from within the last hour. `retried`: the items have
         dead letters, whatever their placement records say. `renew`: write entries again that are as they should be.
+        `strays`: where else entries of the items were found.
 
         Raises:
             UnfinishedError: the store was busy for too long; it says which items are not done.
@@ -187,7 +189,7 @@ class Writer:
         attempts = [Attempt(state, read_at, audit=audit, retried=retried, renew=renew) for state in states]
         for attempt in attempts:
             left = self._unsettled.pop(attempt.identity, NOTHING_LEFT)
-            attempt.put, attempt.lettered = set(left.put), left.lettered
+            attempt.put, attempt.lettered = {*left.put, *strays.get(attempt.identity, ())}, left.lettered
             attempt.wrote = left.wrote or bool(left.put)  # it had started again, and what it put is of an older state
         try:
             await self._rounds(attempts)
@@ -254,19 +256,16 @@ class Writer:
 
     # what is there
 
-    def _record(self, identity: Identity) -> Place:
-        number = identity.bucket(self._projection.placement_buckets)
-        return Place(identity.entry_id, Key.of(f"{self._projection.full_name}|{number}"))
-
     async def _read_placements(self, attempts: list[Attempt]) -> None:
         if self._projection.placement == "append_only":
             return
-        places = {self._record(attempt.identity): attempt for attempt in attempts}
+        places = {record_place(self._projection, attempt.identity): attempt for attempt in attempts}
         found = await self._store.read(self._places.state, places)
         for place, attempt in places.items():
             attempt.placement = placement_from(found[place]) if place in found else None
             if attempt.audit and attempt.placement:
                 attempt.put |= {former for former, _ in attempt.placement.former}
+                attempt.placement = _believable(attempt, attempt.placement)
 
     async def _read_entries(self, attempts: list[Attempt]) -> None:
         places: dict[Place, Attempt] = {}
@@ -274,9 +273,12 @@ class Writer:
             listed = attempt.placement.entries if attempt.placement else ()
             places |= dict.fromkeys((*listed, *(e.place for e in attempt.want.entries), *attempt.put), attempt)
             attempt.stored = {}
+        doubted = {entry.place: entry for attempt in attempts if attempt.audit for entry in attempt.want.entries}
         for place, stored in (await self._read(places)).items():
             mark = self._mark(stored)
-            if mark is not None:
+            if mark is not None and places[place].audit:
+                self._doubt_entry(places[place], place, stored, doubted.get(place))
+            elif mark is not None:
                 places[place].stored[place] = _stored(stored, mark)
             else:
                 places[place].want = NOTHING_WANTED
@@ -284,6 +286,15 @@ class Writer:
                     f"the target has a document {place.id} that is not the projection's",
                     hint="give the projection a target of its own",
                 )
+
+    def _doubt_entry(self, attempt: Attempt, place: Place, document: Document, entry: Entry | None) -> None:
+        """An audit believes no mark: what is not as it should be is written again, and another item's is left alone."""
+        stored = _stored(document, document[self._rules.reserved])
+        if entry is not None:
+            made = is_made_of(document, entry, attempt.identity, self._rules.reserved)
+            attempt.stored[place] = stored if made else replace(stored, hash="")
+        elif owner_of(document, self._rules.reserved) == attempt.identity:
+            attempt.stored[place] = stored
 
     async def _read(self, places: Iterable[Place]) -> dict[Place, Document]:
         """What is at these places, in whichever container they are."""
@@ -463,7 +474,7 @@ class Writer:
         """Store placement records, each over the one that was read; the attempts then know the new ones."""
         writes = []
         for attempt, placement, etag in records:
-            place = self._record(attempt.identity)
+            place = record_place(self._projection, attempt.identity)
             attempt.wrote = True  # what was decided on may be outdated, though no entry needed writing
             stored = placement_document(placement, str(place.key.values[0]), place.id, TOMBSTONE_SECONDS)
             writes.append((attempt, Write(place.key, Replace(stored, etag) if etag else Create(stored))))
@@ -515,6 +526,14 @@ class Writer:
 def _stored(document: Document, mark: Mapping[str, Any]) -> Stored:
     inputs = {text: Version.from_stored(version) for text, version in mark.get("inputs", {}).items()}
     return Stored(Version.from_stored(mark), mark["hash"], document["_etag"], document=document, inputs=inputs)
+
+
+def _believable(attempt: Attempt, placement: Placement) -> Placement:
+    """A record that says it is another item's is written anew; what it lists may be this one's all the same."""
+    if placement.identity == attempt.identity:
+        return placement
+    attempt.put |= set(placement.entries)
+    return Placement(attempt.identity, placement.version, etag=placement.etag)
 
 
 def _left_places(decision: Rearrange) -> list[Place]:

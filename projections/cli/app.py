@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from projections.cli import auditing, containers, health, reading, replaying, running, trying
+from projections.cli import auditing, containers, health, reading, replaying, running, trying, verifying
 from projections.cli.deadletters import deadletters
 from projections.cli.native import native
 from projections.cli.session import FAILED, GOOD
@@ -28,6 +28,7 @@ for command in (
     running.run,
     auditing.audit,
     replaying.replay,
+    verifying.verify,
     reading.lookup,
     health.status,
     health.doctor,

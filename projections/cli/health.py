@@ -33,7 +33,8 @@ def status(
     being parked) or missing (a container is not there). The gap is 0, or at least the number of feed ranges with
     something pending. Dead letters come with the age of the oldest, and so do deferred items: what a call of the
     Functions app had no time for, until its timer drains it. The audit is behind by the age of the first change that
-    it has not looked at: some minutes at best. With --json one object a projection.
+    it has not looked at: some minutes at best. Of the last verify it is said what differed, or what its repair has
+    left. With --json one object a projection.
 
     Exit codes: 0 ok or behind; 1 not started, alarm, missing, or behind by more than --max-lag; 2 it could not be done.
     """
@@ -82,7 +83,7 @@ def status_table(found: list[Status]) -> Any:
         (
             one.projection, one.health.value, one.entries, one.gap, one.lag,
             _waiting(one.deadletters, one.oldest_deadletter), _waiting(one.deferred, one.oldest_deferred),
-            _audited(one),
+            _audited(one), _verified(one),
             ", ".join(f"{name} {count:,}" for name, count in sorted(one.tally.outcomes.items()))
             + "".join(f"; no {container}" for container in one.missing)
             + (f"; {one.fan_outs}" if one.fan_outs else "")
@@ -92,7 +93,18 @@ def status_table(found: list[Status]) -> Any:
         )
         for one in found
     ]  # fmt: skip
-    columns = ("projection", "health", "entries", "gap", "lag s", "dead letters", "deferred", "audit", "outcomes")
+    columns = (
+        "projection",
+        "health",
+        "entries",
+        "gap",
+        "lag s",
+        "dead letters",
+        "deferred",
+        "audit",
+        "verify",
+        "outcomes",
+    )
     return table(columns, rows)
 
 
@@ -107,6 +119,14 @@ def _waiting(count: int | None, oldest: float | None) -> str | int | None:
 
 def _audited(one: Status) -> str | None:
     return f"{ago(one.audit.lag)} behind, {one.audit.repaired:,} repaired" if one.audit else None
+
+
+def _verified(one: Status) -> str | None:
+    if one.verify is None:
+        return None
+    how = "clean" if not one.verify.differences else f"{one.verify.differences:,} differ"
+    when = f"{ago(one.verify.age)} ago" if one.verify.phase == "done" else f"not done ({one.verify.phase})"
+    return f"{how}, {when}" if one.verify.phase == "done" or one.verify.differences else when
 
 
 def _is_wrong(one: Status, max_lag: float | None) -> bool:

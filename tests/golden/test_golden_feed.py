@@ -29,6 +29,8 @@ PINNED = {
     "alarm": "test_golden.py", "buckets": "test_golden_keys.py", "deadletters": "test_golden.py",
     "deferred": "test_deferred.py", "embed": "test_golden_embed.py", "fanout": "test_golden_embed.py",
     "entries": "test_golden.py", "feed": "test_golden_feed.py", "identity": "test_golden.py",
+    "differences": "test_golden_verify.py", "sides": "test_golden_verify.py", "sums": "test_golden_verify.py",
+    "books": "test_books.py", "verification": "test_golden_verify.py", "verify": "test_golden_verify.py",
     "measures": "test_golden_totals.py", "outcomes": "test_golden.py", "plan": "test_golden.py",
     "replay": "test_golden_replay.py", "resumption": "test_golden_replay.py",
     "rows": "test_golden_elements.py", "strategies": "test_golden_keys.py", "texts": "test_golden_keys.py",

@@ -16,6 +16,7 @@ from projections.memory import MemoryStore
 from projections.provision import Layout, initialise
 from projections.status import AuditStatus, Health, Status, status
 from projections.store import Upsert
+from projections.verify import Verify
 from projections.worker import Engine, Worker
 from tests.support import gone
 
@@ -83,7 +84,7 @@ async def test_for_programs() -> None:
         "projection": "by-status", "version": 1, "target": "db/by-status", "health": "ok", "missing": [], "entries": 1,
         "ranges": 1, "gap": "0", "lagSeconds": 0.0, "deadLetters": 1, "fanOuts": None,
         "oldestDeadLetterSeconds": 90.0, "deferred": 0, "oldestDeferredSeconds": None, "alarm": None, "audit": None,
-        "handingOver": 0, "missedDeletes": [],
+        "handingOver": 0, "missedDeletes": [], "verify": None,
         "outcomes": {"parked": 1, "skipped": 1, "written": 1},
         "reasons": {"parked: ItemError": 1, "skipped: missing key": 1},
     }  # fmt: skip
@@ -123,3 +124,24 @@ async def test_the_audit_and_the_alarm() -> None:
     await store.write(LAYOUT.state, Key.of("by-status@1"), [Upsert(raised.to_stored("by-status@1"))])
     found = await look(store)
     assert (found.health, found.to_json()["alarm"]) == (Health.ALARM, {"error": "ItemError", "items": 1000, "at": 5})
+
+
+async def test_the_last_verify_and_one_that_was_cut_off() -> None:
+    store = await started()
+    await Worker(store, LAYOUT, [BY_STATUS]).run(until_caught_up=True)
+    await (await Verify.open(store, LAYOUT, BY_STATUS)).run()
+    found = await look(store, ahead=60)
+    assert found.verify is not None
+    assert 59 <= found.verify.age <= 62
+    assert replace(found.verify, age=60.0).to_json() == {
+        "phase": "done", "scope": "all", "differences": 0, "ageSeconds": 60.0,
+    }  # fmt: skip
+    [row] = [str(cell) for cell in status_table([found]).columns[8].cells]
+    assert row.startswith("clean, 1m")
+    cut_off = await Verify.open(store, LAYOUT, BY_STATUS, page_size=1)
+    assert not (await cut_off.run(stop=lambda: True)).complete
+    found = await look(store)
+    assert found.verify is not None
+    assert found.verify.phase == "compare"
+    [row] = [str(cell) for cell in status_table([found]).columns[8].cells]
+    assert row == "not done (compare)"
