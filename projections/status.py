@@ -97,6 +97,11 @@ class Status:
     missed: tuple[Span, ...] = ()  # when deletes may have been missed, in epoch seconds: the feed had forgotten them
     tally: Tally = field(default_factory=Tally)  # of all work before the checkpoints
 
+    @property
+    def label(self) -> str:
+        """What people call the projection."""
+        return self.projection if self.version == 1 else f"{self.projection}@{self.version}"
+
     def to_json(self) -> dict[str, Any]:
         """For programs."""
         return {

@@ -80,7 +80,7 @@ def status_table(found: list[Status]) -> Any:
     """One row a projection."""
     rows = [
         (
-            one.projection, one.health.value, one.entries, one.gap, one.lag,
+            one.label, one.health.value, one.entries, one.gap, one.lag,
             _waiting(one.deadletters, one.oldest_deadletter), _waiting(one.deferred, one.oldest_deferred),
             _audited(one),
             ", ".join(f"{name} {count:,}" for name, count in sorted(one.tally.outcomes.items()))

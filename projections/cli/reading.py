@@ -154,7 +154,7 @@ def parse_keys(projection: Projection, texts: Sequence[str]) -> list[Any]:
         return [... if text == OPEN else parse_key(text) for text in texts]
     if len(named) < len(texts):
         raise AskError(
-            "some values are named and some are not", projection=projection.name, hint="name all, or give all in order"
+            "some values are named and some are not", projection=projection.label, hint="name all, or give all in order"
         )
     return [{match[1]: parse_key(match[2]) for match in named}]
 
