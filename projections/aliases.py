@@ -1,7 +1,7 @@
 """Which version of a projection readers use: an alias, switched by promote and rollback.
 
-Without an alias it is the lowest version that the catalog declares, so that a version that is added beside it is read by
-nobody before it is promoted.
+Without an alias it is the lowest version that the catalog declares, so that nobody reads a version that is added beside
+it before that is promoted.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from projections.errors import CatalogError, ConflictError
 from projections.identity import Place
 from projections.keys import Key
 from projections.provision import Layout
-from projections.store import Create, Document, Replace, Store, WriteError
+from projections.store import Create, Delete, Document, Replace, Store, WriteError
 
 PARTITION: Final = Key.of("aliases")
 MOST_HISTORY: Final = 50
@@ -95,9 +95,21 @@ class Aliases:
         Raises:
             CatalogError: there is none, and no such projection either.
         """
+        return await self.stored(name) or Alias(name, self._layout.catalog[name].version)
+
+    async def stored(self, name: str) -> Alias | None:
+        """The alias as somebody has switched it."""
         place = Place(name, PARTITION)
         document = (await self._store.read(self._layout.state, [place])).get(place)
-        return Alias.from_stored(document) if document else Alias(name, self._layout.catalog[name].version)
+        return Alias.from_stored(document) if document else None
+
+    async def forget(self, alias: Alias) -> None:
+        """Take an alias away, unless somebody has switched it meanwhile."""
+        try:
+            await self._store.write(self._layout.state, PARTITION, [Delete(alias.name, alias.etag or "")])
+        except WriteError as error:
+            if not isinstance(error.cause, ConflictError):
+                raise
 
     async def switch(self, alias: Alias, switch: Switch) -> Alias:
         """Have readers use another version, unless somebody has switched them since the alias was read.

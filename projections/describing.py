@@ -17,9 +17,9 @@ from typing import Any, Final
 from pydantic import BaseModel
 
 from projections.aggregate import Aggregate
+from projections.buckets import TimeBucket
 from projections.declare import Custom, Declaration, Index, Projection, SoftDelete, Source, Target, Throughput
 from projections.embed import Embed, Reference
-from projections.buckets import TimeBucket
 from projections.keys import Hierarchical, Path
 from projections.measures import Avg, Count, Distinct, Max, Min, Sum
 from projections.provision import Layout

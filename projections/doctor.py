@@ -141,7 +141,13 @@ async def _start(store: Store, layout: Layout, projection: Projection) -> AsyncI
     subject = f"projection {projection.label}"
     try:
         await check(store, layout, projection)
-        await Definitions(store, layout).check(projection)
+        definition = await Definitions(store, layout).check(projection)
+        due = [one.change.field for one in definition.due] if definition and projection in layout.catalog else []
+        if due:
+            yield Finding(
+                "warning", subject, f"was changed ({', '.join(due)}): what was made before is not in line",
+                f"`projections replay {projection.full_name}`; `projections plan` shows the changes",
+            )  # fmt: skip
         for name in (projection.full_name, audit_name(projection)):
             await Checkpoints(store, layout.state, name).load([])
     except UnsafeError as error:

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 
 from projections.aliases import Aliases
 from projections.declare import Projection
-from projections.errors import AskError, MissingContainerError
+from projections.errors import AskError, MissingContainerError, TransientError
 from projections.lookup import Found, Lookup
 from projections.provision import Layout
 from projections.store import Store
@@ -58,9 +58,14 @@ class NamedLookup:
         Raises:
             CatalogError: the catalog does not have it.
         """
-        if self._known is None or self._clock() - self._known[0] > self._refresh:
-            asked = self._clock()
-            self._known = asked, await self._aliases.in_use(self._name)
+        asked = self._clock()
+        if self._known is None or asked - self._known[0] > self._refresh:
+            try:
+                self._known = asked, await self._aliases.in_use(self._name)
+            except TransientError:
+                if self._known is None:
+                    raise
+                self._known = asked, self._known[1]  # a busy store is no reason not to read
         return self._known[1]
 
     async def entries(self, *values: Any, token: str | None = None, **options: Any) -> Found:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import typer
 
-from projections.cli import auditing, containers, health, reading, replaying, running, trying
+from projections.cli import (
+    auditing, containers, deployment, health, reading, replaying, running, trying, versions,
+)
 from projections.cli.deadletters import deadletters
 from projections.cli.native import native
 from projections.cli.session import FAILED, GOOD
@@ -29,6 +31,10 @@ for command in (
     auditing.audit,
     replaying.replay,
     reading.lookup,
+    deployment.plan,
+    versions.promote,
+    versions.rollback,
+    versions.drop,
     health.status,
     health.doctor,
 ):

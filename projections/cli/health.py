@@ -86,6 +86,7 @@ def status_table(found: list[Status]) -> Any:
             ", ".join(f"{name} {count:,}" for name, count in sorted(one.tally.outcomes.items()))
             + "".join(f"; no {container}" for container in one.missing)
             + (f"; {one.fan_outs}" if one.fan_outs else "")
+            + (f"; replay due: {', '.join(one.due)}" if one.due else "")
             + (f"; alarm: {one.alarm.items:,} in a row parked ({one.alarm.error})" if one.alarm else "")
             + ("; hand-over under way" if one.handing_over else "")
             + "".join(f"; deletes may have been missed from {span}" for span in _missed(one)),
