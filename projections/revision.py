@@ -109,8 +109,13 @@ class Change:
 
 def shown(value: Any) -> str:
     """A value of a definition, for people."""
-    if isinstance(value, Mapping) and "source" in value and ("function" in value or "model" in value):
+    if _is_code(value):
         return f"{value.get('function') or value.get('model')} ({value['source'] or 'source unknown'})"
+    if isinstance(value, Mapping) and "kind" in value:
+        given = {name: one for name, one in value.items() if name != "kind" and one is not None}
+        return f"{value['kind']}({', '.join(f'{name}={shown(one)}' for name, one in given.items())})"
+    if isinstance(value, list) and value:
+        return f"({', '.join(map(shown, value))})"
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
@@ -156,4 +161,4 @@ def _has_fields(value: Any) -> bool:
 
 def _is_code(value: Any) -> bool:
     """Whether it stands for something of which only the source text is known."""
-    return isinstance(value, Mapping) and "source" in value and ("function" in value or "model" in value)
+    return isinstance(value, Mapping) and set(value) in ({"function", "source"}, {"model", "source"})
