@@ -189,10 +189,7 @@ class Definitions:
                 _tell(found, changes)
             if await self._write(found, self._declared(projection, found)):
                 return
-        raise UnsafeError(
-            "its definition is being changed by others all the time", projection=projection.label,
-            hint="are two catalogs at work that declare it differently? Deploy one",
-        )  # fmt: skip
+        raise _restless(projection.label)
 
     def _declared(self, projection: Projection, before: Definition | None) -> Definition:
         now = int(self._now())
@@ -208,10 +205,20 @@ class Definitions:
         await self._settled(whole(projection), lambda due: due.at > began)
 
     async def accept(self, projection: Projection) -> list[Change]:
-        """Somebody says that nothing has to be done about what is due; what that was."""
-        before = await self.read(whole(projection).full_name)
-        await self._settled(whole(projection), lambda _: False)
-        return [one.change for one in before.due] if before else []
+        """Somebody says that nothing has to be done about what has changed or is due; what that was.
+
+        Raises:
+            UnsafeError: it needs a new version, whatever anybody says, or this one is being dropped.
+        """
+        projection = whole(projection)
+        for _ in range(TRIES):
+            found = await self.check(projection)
+            if found is None:
+                return []  # it is new
+            changes = [*(due.change for due in found.due), *found.changes(self._layout, projection)]
+            if not changes or await self._write(found, Definition.of(self._layout, projection, self._now())):
+                return changes
+        raise _restless(projection.label)
 
     async def _settled(self, projection: Projection, stays: Callable[[Due], bool]) -> None:
         for _ in range(TRIES):
@@ -228,7 +235,7 @@ class Definitions:
             if found is not None and found.dropped_by is not None:
                 return found
             await self._write(found, replace(found or definition, dropped_by=who))
-        raise UnsafeError("its definition is being changed by others all the time", projection=definition.label)
+        raise _restless(definition.label)
 
     async def forget(self, full_name: str) -> None:
         """Take a definition away; safe to repeat."""
@@ -272,6 +279,13 @@ def _refuse(definition: Definition, changes: Sequence[Change]) -> None:
             f"version={definition.version + 1}, which is built while this one goes on; `projections plan` shows what "
             "that takes",
         )  # fmt: skip
+
+
+def _restless(label: str) -> UnsafeError:
+    return UnsafeError(
+        "its definition is being changed by others all the time", projection=label,
+        hint="are two catalogs at work that declare it differently? Deploy one",
+    )  # fmt: skip
 
 
 def _tell(definition: Definition, changes: Iterable[Change]) -> None:

@@ -46,16 +46,13 @@ async def _plan(accepted: Sequence[str], as_json: bool) -> int:
 
 
 async def _accept(session: Session, name: str) -> None:
-    """Put the present declaration on record, with nothing due.
+    """Put a declaration on record as it is now, with nothing due.
 
     Raises:
         UnsafeError: it needs a new version.
     """
     definitions = Definitions(session.store, session.layout)
     for projection in session.layout.catalog.versions(name):
-        if await definitions.read(projection.full_name) is None:
-            continue  # it is new, and there is nothing to accept
-        await definitions.settle(projection)
         for change in await definitions.accept(projection):
             say(f"accepted for {projection.label}: {change}")
 
