@@ -180,7 +180,7 @@ async def _missed(store: Store, layout: Layout, projection: Projection) -> Async
             return  # already found
     for span in missed_deletes(stored):
         yield Finding(
-            "warning", f"projection {projection.name}", f"deletes may have been missed from {span}: its "
+            "warning", f"projection {projection.label}", f"deletes may have been missed from {span}: its "
             "position was older than what the source keeps", "items deleted then may have entries still: raise its "
             "version to build it anew, or leave such entries out with `projections lookup --fresh`",
         )  # fmt: skip

@@ -194,7 +194,7 @@ async def _check_versions(store: Store, source: Container, projection: Projectio
         async with aclosing(store.changes(source, feed_range, VERSIONS, 1)) as pages:  # type: ignore[type-var]
             await anext(pages)
     except NoVersionsError as error:
-        error.projection = projection.name
+        error.projection = projection.label
         raise
 
 

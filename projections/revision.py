@@ -70,7 +70,12 @@ NEEDS: Final[Mapping[str, Mapping[str, Need]]] = {
         "deletes": Need.REPLAY,
         "of": Need.VERSION,
     },
-    "Source": {"container": Need.VERSION, "key": Need.VERSION, "database": Need.VERSION},
+    "Source": {
+        "container": Need.VERSION,
+        "key": Need.VERSION,
+        "database": Need.VERSION,
+        "mode": Need.NOTHING,  # the worker hands over by itself (feed.py)
+    },
     "Target": {
         "container": Need.VERSION,
         "database": Need.VERSION,

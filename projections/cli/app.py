@@ -5,7 +5,15 @@ from __future__ import annotations
 import typer
 
 from projections.cli import (
-    auditing, containers, deployment, health, reading, replaying, running, trying, versions,
+    auditing,
+    containers,
+    deployment,
+    health,
+    reading,
+    replaying,
+    running,
+    trying,
+    versions,
 )
 from projections.cli.deadletters import deadletters
 from projections.cli.native import native

@@ -102,7 +102,9 @@ def test_a_change_that_needs_a_replay_is_due(deploy: Any) -> None:
     assert any("projections replay by-number@1" in line for line in step["does"])
     assert terminal.lines("status")[0]["replayDue"] == ["where"]
     assert "replay due: where" in terminal("status").stdout
-    assert "accepted for by-number: where" in terminal("plan", "--accept", "by-number").stderr
+    terminal("replay", "by-number", "--dry-run")
+    assert steps(terminal, 1)["by-number@1"]["state"] == "due"
+    terminal("replay", "by-number")
     assert steps(terminal, 0)["by-number@1"]["state"] == "unchanged"
 
 
@@ -110,5 +112,6 @@ def test_code_is_for_people_to_judge(deploy: Any) -> None:
     terminal = deploy("judged")
     deploy("judged_again", run=False)
     assert steps(terminal, 1)["by-number@1"]["needs"] == "judgement"
+    assert "due" in steps(deploy("judged_again"), 1)["by-number@1"]["state"]
     assert "cheap" in terminal("plan", "--accept", "by-number").stderr
     assert steps(terminal, 0)["by-number@1"]["state"] == "unchanged"
