@@ -12,16 +12,16 @@ from dataclasses import dataclass
 from typing import Final
 
 from projections.aliases import Alias, Aliases, Switch
-from projections.audit import BEHIND_SECONDS
 from projections.deadletters import DeadLetters
 from projections.declare import Projection
 from projections.definitions import Definitions
 from projections.embed import Header
 from projections.errors import CatalogError, ProjectionsError
 from projections.fanout import Jobs
-from projections.feed import Checkpoints
+from projections.feed import Checkpoint, Checkpoints
+from projections.leases import feeds
 from projections.provision import Layout
-from projections.status import Health, Status, pending_ages, status
+from projections.status import Status, pending_ages, status
 from projections.store import Store
 from projections.verification import LastVerified, last_verified
 
@@ -29,8 +29,6 @@ CATCH_UP_SECONDS: Final = 30.0
 """How long promote waits until what was written before it was called has arrived."""
 FAR_BEHIND_SECONDS: Final = 300.0
 """Lag of a version to which nobody is switched back without being asked."""
-AUDITED_SECONDS: Final = BEHIND_SECONDS + 600.0
-"""Behind live, an audit that keeps up: it has its turn every five minutes, and shares it."""
 VERIFIED_SECONDS: Final = 24 * 3600.0
 """How old a verification may be."""
 REST_SECONDS: Final = 0.25
@@ -144,41 +142,56 @@ class Promotion:
 
     async def _against(self, candidate: Projection, alias: Alias) -> AsyncIterator[str]:
         began = self._now()
-        late = [part for part in (*candidate.parts, candidate) if not await self._caught_up(part, began)]
-        for part in (*candidate.parts, candidate):
-            found = await status(self._store, self._layout, part)
-            for objection in _wrong(found):
+        parts = (*candidate.parts, candidate)
+        late = [(part, why) for part in parts if (why := await self._late(part, began)) is not None]
+        for part in parts:
+            for objection in _wrong(await status(self._store, self._layout, part)):
                 yield _about(part, candidate, objection)
-            if part in late:
-                yield _about(part, candidate, "it is behind its source (`projections status`)")
-            if found.health is Health.NOT_STARTED:
-                for objection in _unaudited(found):
-                    yield _about(part, candidate, objection)
+        for part, why in late:
+            yield _about(part, candidate, why)
         async for objection in self._parked(candidate, alias):
             yield objection
         async for objection in self._unverified(candidate):
             yield objection
 
-    async def _caught_up(self, projection: Projection, began: float) -> bool:
-        """Whether all that was written before a moment has been applied; it is given some time.
+    async def _late(self, projection: Projection, began: float) -> str | None:
+        """What is missing until everything has been applied that was written before a moment; it is given some time.
 
         Under load there is always something pending; what is, is younger then.
         """
+        needed = (self._layout.state, self._layout.source(projection))
+        if None in [await self._store.describe(container) for container in needed]:
+            return None  # what is missing is told by its status
         deadline = asyncio.get_running_loop().time() + self._wait
-        source = self._layout.source(projection)
-        if await self._store.describe(self._layout.state) is None or await self._store.describe(source) is None:
-            return True  # what is missing is told by its status
         while True:
-            stored = await Checkpoints(self._store, self._layout.state, projection.full_name).load([])
-            now = self._now()
-            pending = [now - age for age in await pending_ages(self._store, source, stored, now)]
-            if isinstance(projection, Header):
-                pending += [job.began for job in await Jobs(self._store, self._layout.state, projection).pending()]
-            if all(made > began for made in pending):
-                return True
+            stands = [one async for one in self._stands(projection)]
+            pending = [[made async for made in self._made(projection, one)] for one in stands]
+            if any(all(made > began for made in one) for one in pending):
+                return None
             if asyncio.get_running_loop().time() > deadline:
-                return False
+                nobody = "nobody has left word of a position in its feed: is it running?"
+                return "it is behind its source (`projections status`)" if stands else nobody
             await asyncio.sleep(REST_SECONDS)
+
+    async def _stands(self, projection: Projection) -> AsyncIterator[list[Checkpoint]]:
+        """How far the pull worker is, and the Functions host: whoever of them is further counts (waiting.py).
+
+        Of a source in all-versions mode that is the host's first trigger, which brings what is created and updated.
+        """
+        stored = await Checkpoints(self._store, self._layout.state, projection.full_name).load([])
+        if stored:
+            yield stored
+        for way in (await feeds(self._store, self._layout, projection))[0]:
+            yield way
+
+    async def _made(self, projection: Projection, stand: list[Checkpoint]) -> AsyncIterator[float]:
+        """When the first pending change of each range was made, and the fan-outs under way were begun."""
+        now = self._now()
+        for age in await pending_ages(self._store, self._layout.source(projection), stand, now):
+            yield now - age
+        if isinstance(projection, Header):
+            for job in await Jobs(self._store, self._layout.state, projection).pending():
+                yield job.began
 
     async def _parked(self, candidate: Projection, alias: Alias) -> AsyncIterator[str]:
         """More dead letters than the version that readers use has: what they would miss."""
@@ -234,11 +247,3 @@ def _wrong(found: Status, *, settled: bool = True) -> Iterator[str]:
         yield f"its alarm has stopped it: {found.alarm.items:,} items in a row were parked ({found.alarm.error})"
     if settled and found.deferred:
         yield f"{found.deferred:,} items are deferred"
-
-
-def _unaudited(found: Status) -> Iterator[str]:
-    """Of a version of which no position is known, since the Functions host keeps these, or since nobody runs it."""
-    if found.audit is None:
-        yield "no worker has stored a position, and no audit has gone over it: is it running?"
-    elif found.audit.lag > AUDITED_SECONDS:
-        yield f"its audit is {found.audit.lag:,.0f} s behind"

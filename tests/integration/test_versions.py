@@ -23,7 +23,7 @@ from projections.provision import Layout, initialise
 from projections.store import Container, Store, Upsert
 from projections.strategies import HashSuffix
 from projections.verification import Verification
-from projections.worker import Worker
+from projections.worker import Engine, Worker
 from tests.integration.conftest import KilledError, MortalStore, Shop
 
 ORDERS = Source(container="orders", key="/shop")
@@ -161,8 +161,8 @@ async def built(shop: Any, catalog: Catalog = BOTH) -> Shop:
 async def test_a_version_that_is_not_whole_is_not_promoted(shop: Any) -> None:
     s = await shop(BOTH)
     await s.put(order(1))
-    with pytest.raises(NotReadyError, match="no worker has stored a position"):
-        await promote(s)
+    with pytest.raises(NotReadyError, match="nobody has left word of a position"):
+        await promote(s, wait=0.0)
     await s.run()
     await s.put(order(2))
     with pytest.raises(NotReadyError, match="behind its source"):
@@ -175,6 +175,28 @@ async def test_a_version_that_is_not_whole_is_not_promoted(shop: Any) -> None:
     assert await in_use(s) == 1
     assert (await promote(s)).objections == ()
     assert await in_use(s) == 2
+
+
+async def test_how_far_the_functions_host_is_its_leases_tell(shop: Any) -> None:
+    s = await shop(BOTH)
+    await s.put(*(order(n) for n in range(5)))
+    engine = await Engine.open(s.store, s.layout, TWO)
+    await engine.apply_page(await s.all(s.layout.source(TWO)), time.monotonic())
+    source = await s.store.describe(s.layout.source(TWO))
+
+    async def lease(lsn: int) -> None:
+        document = {
+            "id": f"by-number-2-localhost_db_{source.rid}..0", "LeaseToken": "0", "ContinuationToken": f'"{lsn}"',
+            "FeedRange": {"Range": {"min": "", "max": "FF"}},
+        }  # fmt: skip
+        await s.store.write(s.layout.leases, Key.of(document["id"]), [Upsert(document)])
+
+    later = {"wait": 0.0, "now": lambda: time.time() + 2}
+    await lease(1)
+    with pytest.raises(NotReadyError, match="behind its source"):
+        await promote(s, **later)
+    await lease(1_000)
+    assert (await promote(s, **later)).switched
 
 
 @pytest.mark.parametrize(
