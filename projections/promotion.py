@@ -23,7 +23,7 @@ from projections.leases import feeds
 from projections.provision import Layout
 from projections.status import Status, pending_ages, status
 from projections.store import Store
-from projections.verification import LastVerified, last_verified
+from projections.verified import LastVerified, last_verified
 
 CATCH_UP_SECONDS: Final = 30.0
 """How long promote waits until what was written before it was called has arrived."""
@@ -222,9 +222,10 @@ class Promotion:
         if found is None:
             yield f"it is not verified: {hint}"
         elif found.differences:
-            yield f"verify found {found.differences:,} differences: {hint} --repair"
+            differences = "difference" if found.differences == 1 else "differences"
+            yield f"verify found {found.differences:,} {differences}: {hint} --repair"
         elif self._now() - found.at > VERIFIED_SECONDS or (definition is not None and found.at < definition.since):
-            yield f"it was not verified since it is as it is, or not for a day: {hint}"
+            yield f"it was not verified in the last 24 hours, or not since it is declared as it is: {hint}"
 
     async def _against_going_back(self, before: Projection) -> AsyncIterator[str]:
         for part in (*before.parts, before):

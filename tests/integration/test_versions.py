@@ -22,7 +22,7 @@ from projections.promotion import NotReadyError, Order, Outcome, Promotion
 from projections.provision import Layout, initialise
 from projections.store import Container, Store, Upsert
 from projections.strategies import HashSuffix
-from projections.verification import Verification
+from projections.verified import Verification
 from projections.worker import Engine, Worker
 from tests.integration.conftest import KilledError, MortalStore, Shop
 
@@ -203,7 +203,7 @@ async def test_how_far_the_functions_host_is_its_leases_tell(shop: Any) -> None:
     ("found", "words"),
     [
         (Verification(time.time() + 60, 3), "3 differences"),
-        (Verification(time.time() - 90_000, 0), "for a day"),
+        (Verification(time.time() - 90_000, 0), "last 24 hours"),
         (None, "not verified"),
     ],
 )
@@ -214,6 +214,30 @@ async def test_a_version_that_is_not_verified_is_not_promoted(shop: Any, found: 
     s = await built(shop)
     with pytest.raises(NotReadyError, match=words):
         await promote(s, verified=verified)
+
+
+@pytest.mark.parametrize(
+    ("stored", "words"),
+    [
+        ({}, None),
+        ({"scope": "10 %"}, "not verified"),
+        ({"complete": False}, "not verified"),
+        ({"differences": {"missing": 2, "orphan": 1}}, "3 differences"),
+        ({"differences": {"missing": 2}, "repaired": {"missing": 2}}, None),
+        ({"differences": {"missing": 2}, "repaired": {"missing": 1}, "left": {"missing": 1}}, "1 difference:"),
+    ],
+)
+async def test_what_verify_has_stored_counts(shop: Any, stored: dict[str, Any], words: str | None) -> None:
+    s = await built(shop)
+    found = {"scope": "all", "complete": True, "differences": {}, "repaired": None, "left": {}, **stored}
+    document = {"id": "verified", "pk": "by-number@2", "at": time.time() + 1, **found}
+    await s.store.write(s.layout.state, Key.of("by-number@2"), [Upsert(document)])
+    promotion = Promotion(s.store, s.layout, wait=1.0)
+    if words is None:
+        assert (await promotion.promote("by-number", 2, ME)).objections == ()
+    else:
+        with pytest.raises(NotReadyError, match=words):
+            await promotion.promote("by-number", 2, ME)
 
 
 async def test_more_dead_letters_than_readers_are_used_to_stand_against_it(shop: Any) -> None:
