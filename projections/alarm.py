@@ -124,8 +124,8 @@ class Alarm:
         raise AlarmError(
             f"{raised.items:,} items in a row cannot be projected ({raised.error}), and none can: "
             "the catalog is likely to be wrong, not the data",
-            projection=self._projection.name,
-            hint=f"see `projections deadletters list {self._projection.name}` for the reasons and mend the catalog; "
+            projection=self._projection.label,
+            hint=f"see `projections deadletters list {self._projection.label}` for the reasons and mend the catalog; "
             "if these items are bad indeed, raise alarm_after (0: no alarm)",
         )
 

@@ -119,7 +119,7 @@ class Audit:
         report.add(results)
         for result in results:
             if result.outcome not in AS_IT_SHOULD_BE:
-                name, item = self._engine.projection.name, str(result.identity)
+                name, item = self._engine.projection.label, str(result.identity)
                 log.warning("repaired", extra={"projection": name, "item": item, "outcome": result.outcome.value})
         checkpoint.position = page.position
         checkpoint.tally.add(results)

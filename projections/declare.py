@@ -187,6 +187,11 @@ class Projection(Declaration):
         return f"{self.name}@{self.version}"
 
     @property
+    def label(self) -> str:
+        """What people call it: the name; of a version after the first, name and version."""
+        return self.name if self.version == 1 else self.full_name
+
+    @property
     def container(self) -> str:
         """The target container's name."""
         return self._own_container
@@ -325,20 +330,30 @@ class Catalog(Declaration):
         return tuple(part for projection in self.projections for part in (*projection.parts, projection))
 
     def __getitem__(self, name: str) -> Projection:
-        """The projection of this name.
+        """The projection of this name, or name@version; of a name with several versions the lowest.
 
         Raises:
             CatalogError: there is none.
         """
-        for projection in self.parts:
-            if projection.name == name:
-                return projection
-        known = ", ".join(sorted(p.name for p in self.projections))
+        return self.versions(name)[0]
+
+    def versions(self, name: str) -> tuple[Projection, ...]:
+        """Every declared version of a name, the lowest first; of a name@version that one.
+
+        Raises:
+            CatalogError: there is none.
+        """
+        found = [projection for projection in self.parts if name in (projection.name, projection.full_name)]
+        if found:
+            return tuple(sorted(found, key=lambda projection: projection.version))
+        known = ", ".join(sorted(p.label for p in self.projections))
         raise CatalogError(f"there is no projection {name!r}", hint=f"the catalog has: {known or 'none'}")
 
     @model_validator(mode="after")
     def _consistent(self) -> Catalog:
-        _unique([p.full_name for p in self.projections], "two projections are called {}; give each its own name")
+        _unique(
+            [p.full_name for p in self.projections], "two projections are called {}; give each its own name or version"
+        )
         places = [(self._place(p.target.database, p.container), p.fills_source) for p in self.projections]
         filled = {place for place, fills in places if fills}
         _unique([*filled, *(place for place, fills in places if not fills)],
@@ -366,7 +381,7 @@ class Catalog(Declaration):
     def _no_loops(self) -> Catalog:
         """A projection that feeds itself, directly or through others, would never come to rest."""
         flows = {
-            projection.name: [
+            projection.full_name: [
                 flow.between(
                     self._place(flow.source.database, flow.source.container),
                     self._place(projection.target.database, projection.container),
@@ -376,7 +391,7 @@ class Catalog(Declaration):
             for projection in self
         }
         for projection in self:
-            if not loops(flows[projection.name], [flow for each in flows.values() for flow in each]):
+            if not loops(flows[projection.full_name], [flow for each in flows.values() for flow in each]):
                 continue
             if projection.fills_source:
                 raise ValueError(

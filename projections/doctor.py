@@ -15,6 +15,7 @@ from projections.audit import audit_name
 from projections.cosmos import connect
 from projections.deadletters import DeadLetters
 from projections.declare import Catalog, Index, Projection, Throughput
+from projections.definitions import Definitions
 from projections.drift import differences
 from projections.errors import MissingContainerError, ProjectionsError, UnsafeError
 from projections.feed import Checkpoint, Checkpoints
@@ -79,7 +80,7 @@ async def examine(environment: Mapping[str, str] | None = None) -> AsyncIterator
 
 def examine_catalog(catalog: Catalog, name: str) -> Iterator[Finding]:
     """What can be said without an account."""
-    names = ", ".join(projection.name for projection in catalog)
+    names = ", ".join(projection.label for projection in catalog)
     if not names:
         yield Finding("warning", "catalog", f"{name} declares no projections", "add one, or set PROJECTIONS_CATALOG")
         return
@@ -87,8 +88,8 @@ def examine_catalog(catalog: Catalog, name: str) -> Iterator[Finding]:
     for projection in catalog:
         if not projection.strict:
             yield Finding(
-                "warning", f"projection {projection.name}", "strict=False: a source item that flips back to an earlier "
-                "content can leave a stale entry", "leave strict=True unless items never do",
+                "warning", f"projection {projection.label}", "strict=False: a source item that flips back to an "
+                "earlier content can leave a stale entry", "leave strict=True unless items never do",
             )  # fmt: skip
         yield from _reserved(catalog, projection)
 
@@ -98,7 +99,7 @@ def _reserved(catalog: Catalog, projection: Projection) -> Iterator[Finding]:
     paths = (*(include or ()), *projection.key.inputs, *projection.key.paths)
     if any(path.split("/")[1] == catalog.reserved for path in paths):
         yield Finding(
-            "error", f"projection {projection.name}", f"it uses {catalog.reserved}, which marks entries: items that "
+            "error", f"projection {projection.label}", f"it uses {catalog.reserved}, which marks entries: items that "
             "have it are parked", "choose another Catalog(reserved=...)",
         )  # fmt: skip
 
@@ -128,7 +129,7 @@ async def examine_work(store: Store, layout: Layout) -> AsyncIterator[Finding]:
             problems = [finding async for finding in _start(store, layout, projection)]
         except MissingContainerError:
             continue  # already found
-        for finding in problems or [Finding("ok", f"projection {projection.name}", "may start")]:
+        for finding in problems or [Finding("ok", f"projection {projection.label}", "may start")]:
             yield finding
         async for finding in _parked(store, layout, projection):
             yield finding
@@ -137,9 +138,16 @@ async def examine_work(store: Store, layout: Layout) -> AsyncIterator[Finding]:
 
 
 async def _start(store: Store, layout: Layout, projection: Projection) -> AsyncIterator[Finding]:
-    subject = f"projection {projection.name}"
+    subject = f"projection {projection.label}"
     try:
         await check(store, layout, projection)
+        definition = await Definitions(store, layout).check(projection)
+        due = [one.change.field for one in definition.due] if definition and projection in layout.catalog else []
+        if due:
+            yield Finding(
+                "warning", subject, f"was changed ({', '.join(due)}): what was made before is not in line",
+                f"`projections replay {projection.full_name}`; `projections plan` shows the changes",
+            )  # fmt: skip
         for name in (projection.full_name, audit_name(projection)):
             await Checkpoints(store, layout.state, name).load([])
     except UnsafeError as error:
@@ -158,8 +166,8 @@ async def _parked(store: Store, layout: Layout, projection: Projection) -> Async
     if count and oldest is not None:
         days = (time.time() - oldest) / 86_400
         yield Finding(
-            "warning", f"dead letters of {projection.name}", f"{count:,} parked, the oldest {days:.1f} days ago",
-            f"see `projections deadletters list {projection.name}`; mend, then `projections deadletters retry`",
+            "warning", f"dead letters of {projection.label}", f"{count:,} parked, the oldest {days:.1f} days ago",
+            f"see `projections deadletters list {projection.label}`; mend, then `projections deadletters retry`",
         )  # fmt: skip
 
 
@@ -172,7 +180,7 @@ async def _missed(store: Store, layout: Layout, projection: Projection) -> Async
             return  # already found
     for span in missed_deletes(stored):
         yield Finding(
-            "warning", f"projection {projection.name}", f"deletes may have been missed from {span}: its "
+            "warning", f"projection {projection.label}", f"deletes may have been missed from {span}: its "
             "position was older than what the source keeps", "items deleted then may have entries still: raise its "
             "version to build it anew, or leave such entries out with `projections lookup --fresh`",
         )  # fmt: skip
@@ -229,7 +237,7 @@ async def _drift(store: Store, wanted: Description, role: str, known: set[str]) 
 
 
 def _source(container: Container, found: Description | None, projection: Projection) -> Iterator[Finding]:
-    subject = f"source {container} of {projection.name}"
+    subject = f"source {container} of {projection.label}"
     if found is None:
         yield Finding("error", subject, "does not exist", f"{INIT}, or correct Source(container=...)")
     elif found.key_paths != projection.source.key.paths:

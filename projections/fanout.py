@@ -136,7 +136,7 @@ class FanOut:
 
     @property
     def name(self) -> str:
-        return self._header.name
+        return self._header.label
 
     async def due(self, stopping: asyncio.Event, seconds: float) -> None:
         """Wait until there is something to do, or it is time to look, or to stop."""
@@ -214,7 +214,7 @@ class FanOut:
         counts = [count async for page in self._store.query(self._refs, COUNT, {}, key) for count in page]
         total: int = sum(counts) - 1  # the header
         if total > self._header.embed.fan_out_warning:
-            extra = {"projection": self._header.name, "item": str(job.identity), "entries": total}
+            extra = {"projection": self._header.label, "item": str(job.identity), "entries": total}
             log.warning("a large fan-out", extra=extra)
         return total
 

@@ -385,8 +385,8 @@ class TriggeredWorker:
             raised = await engine.alarm.raised()
             if raised:
                 text = f"{raised.items:,} items in a row cannot be projected ({raised.error})"
-                hint = f"see `projections deadletters list {projection.name}`, and mend the catalog"
-                problems.append(AlarmError(text, projection=projection.name, hint=hint))
+                hint = f"see `projections deadletters list {projection.label}`, and mend the catalog"
+                problems.append(AlarmError(text, projection=projection.label, hint=hint))
         return Health("not ready", tuple(problems)) if problems else Health("ok")
 
     async def _leases(self, store: Store) -> list[UnsafeError]:

@@ -160,7 +160,7 @@ class Lookup:
             raise self._named(error) from None
 
     def _named(self, error: AskError) -> AskError:
-        error.projection = self._projection.name
+        error.projection = self._projection.label
         return error
 
     async def wait_for(self, written: Written, *, timeout: float = 10.0) -> None:

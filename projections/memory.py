@@ -332,6 +332,11 @@ class MemoryStore:
         self._containers[wanted.container] = _Data(wanted)
         return True
 
+    async def delete_container(self, container: Container) -> bool:
+        if self._before:
+            await self._before("delete_container", container)
+        return self._containers.pop(container, None) is not None
+
     async def close(self) -> None:
         return None
 

@@ -184,5 +184,9 @@ class PacedStore:
         async with self._call():
             return await self._store.create_container(wanted)
 
+    async def delete_container(self, container: Container) -> bool:
+        async with self._call():
+            return await self._store.delete_container(container)
+
     async def close(self) -> None:
         await self._store.close()

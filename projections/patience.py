@@ -91,6 +91,9 @@ class PatientStore:
     async def create_container(self, wanted: Description) -> bool:
         return await self._try(lambda: self._store.create_container(wanted))
 
+    async def delete_container(self, container: Container) -> bool:
+        return await self._try(lambda: self._store.delete_container(container))
+
     async def close(self) -> None:
         await self._store.close()
 

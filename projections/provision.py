@@ -173,7 +173,7 @@ async def check(store: Store, layout: Layout, projection: Projection) -> int | N
     if source.key_paths != projection.source.key.paths:
         raise UnsafeError(
             f"source {source.container} is keyed {source.key_paths}, declared {projection.source.key.paths}",
-            projection=projection.name,
+            projection=projection.label,
             hint="declare Source(key=...) as the container has it: identities are read from these paths",
         )
     if not projection.fills_source:
@@ -194,7 +194,7 @@ async def _check_versions(store: Store, source: Container, projection: Projectio
         async with aclosing(store.changes(source, feed_range, VERSIONS, 1)) as pages:  # type: ignore[type-var]
             await anext(pages)
     except NoVersionsError as error:
-        error.projection = projection.name
+        error.projection = projection.label
         raise
 
 
@@ -203,14 +203,14 @@ def target_problems(found: Description, projection: Projection, source: Descript
     if found.native is not None:
         yield UnsafeError(
             f"target {found.container} is a native index: the service keeps it, and nobody else writes there",
-            projection=projection.name,
+            projection=projection.label,
             hint="take the projection out of the catalog, or name the others: `projections run NAME ...`",
         )
         return
     if found.key_paths != projection.key.paths:
         yield UnsafeError(
             f"target {found.container} is keyed {found.key_paths}, declared {projection.key.paths}",
-            projection=projection.name,
+            projection=projection.label,
             hint="a container's key is permanent: raise the projection's version to build a new one",
         )
     yield from expiry_problems(found, projection, source)
@@ -222,13 +222,13 @@ def expiry_problems(found: Description, projection: Projection, source: Descript
     if not stays and projection.ttl == "mirror" and source.default_ttl is not None and found.default_ttl is None:
         yield UnsafeError(
             f"target {found.container} has expiry off, so entries would outlive the items that expire in the source",
-            projection=projection.name,
+            projection=projection.label,
             hint='set its default TTL to -1 (on, no default), or declare ttl="ignore"',
         )
     if found.default_ttl is not None and found.default_ttl > 0:
         yield UnsafeError(
             f"target {found.container} expires entries after {found.default_ttl} s whatever the source says",
-            projection=projection.name,
+            projection=projection.label,
             hint="set its default TTL to -1 (on, no default)",
         )
 
@@ -237,6 +237,6 @@ async def _present(store: Store, container: Container, projection: Projection) -
     description = await store.describe(container)
     if description is None:
         raise MissingContainerError(
-            f"there is no container {container}", projection=projection.name, hint="create it with `projections init`"
+            f"there is no container {container}", projection=projection.label, hint="create it with `projections init`"
         )
     return description

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from projections.deadletters import DeadLetters
+from projections.definitions import Definitions, whole
 from projections.entries import State
 from projections.errors import UnsafeError
 from projections.feed import Checkpoint, LostRangeError
@@ -179,7 +180,16 @@ class Replay:
             await asyncio.gather(*ranges, return_exceptions=True)
         if finished:
             await self._resumption.end(self._now())
+            await self._settle()
         return finished
+
+    async def _settle(self) -> None:
+        """Where every item was applied, what was changed before is in line now. Parts are replayed before what they
+        are parts of.
+        """
+        projection = self._engine.projection
+        if self._begin == "beginning" and self._selection == EVERYTHING and whole(projection) is projection:
+            await Definitions(self._store, self._layout).replayed(projection, self._resumption.began)
 
     async def _checkpoints(self, restart: bool) -> list[Checkpoint]:
         ranges = await self._store.feed_ranges(self._source)

@@ -39,6 +39,12 @@ class Resumption:
         self._asked: dict[str, Any] = {}
         self.resumed = False
 
+    @property
+    def began(self) -> int:
+        """When the replay was begun that goes on or has ended (epoch seconds)."""
+        began: int = self._asked["began"]
+        return began
+
     async def begin(
         self, begin: From, selection: Mapping[str, Any], ranges: Sequence[FeedRange], now: float, *, restart: bool
     ) -> list[Checkpoint]:

@@ -13,6 +13,7 @@ from projections.audit import AS_IT_SHOULD_BE, audit_name
 from projections.deadletters import DeadLetters
 from projections.declare import Projection
 from projections.deferred import Deferred
+from projections.definitions import Definitions, whole
 from projections.embed import Header
 from projections.fanout import Job, Jobs
 from projections.feed import Checkpoint, Checkpoints, Span, oldest
@@ -126,7 +127,13 @@ class Status:
     handing_over: int = 0  # feed ranges whose latest versions are being read before all versions are
     missed: tuple[Span, ...] = ()  # when deletes may have been missed, in epoch seconds: the feed had forgotten them
     verify: VerifyStatus | None = None
+    due: tuple[str, ...] = ()  # fields that were changed, for which a replay is due
     tally: Tally = field(default_factory=Tally)  # of all work before the checkpoints
+
+    @property
+    def label(self) -> str:
+        """What people call the projection."""
+        return self.projection if self.version == 1 else f"{self.projection}@{self.version}"
 
     def to_json(self) -> dict[str, Any]:
         """For programs."""
@@ -152,6 +159,7 @@ class Status:
             "handingOver": self.handing_over,
             "missedDeletes": [list(span) for span in self.missed],
             "verify": self.verify.to_json() if self.verify else None,
+            "replayDue": list(self.due),
             **self.tally.to_stored(),
         }
 
@@ -165,7 +173,7 @@ async def status(store: Store, layout: Layout, projection: Projection, *, now: f
     stored = (
         await Checkpoints(store, layout.state, projection.full_name).load([]) if layout.state not in missing else []
     )
-    pending = await _pending(store, source, stored, now) if not missing else []
+    pending = await pending_ages(store, source, stored, now) if not missing else []
     alarm = await Alarm(store, layout.state, projection).raised() if layout.state not in missing else None
     there = layout.deadletters not in missing
     parked, oldest = await _waiting(DeadLetters(store, layout.deadletters, projection.full_name), now, there)
@@ -197,6 +205,7 @@ async def status(store: Store, layout: Layout, projection: Projection, *, now: f
         handing_over=sum(one.loading for one in stored),
         missed=missed_deletes(stored),
         verify=await _verify(store, layout, projection, now) if layout.state not in missing else None,
+        due=await _due(store, layout, projection) if not missing else (),
         tally=tally,
     )
 
@@ -219,6 +228,11 @@ def _health(missing: tuple[Container, ...], alarm: Raised | None, stored: list[C
     return Health.BEHIND if pending else Health.OK
 
 
+async def _due(store: Store, layout: Layout, projection: Projection) -> tuple[str, ...]:
+    definition = await Definitions(store, layout).read(whole(projection).full_name)
+    return tuple(one.change.field for one in definition.due) if definition else ()
+
+
 async def _audit(store: Store, layout: Layout, projection: Projection, now: float) -> AuditStatus | None:
     checkpoints = await Checkpoints(store, layout.state, audit_name(projection)).load([])
     if not checkpoints:
@@ -227,7 +241,7 @@ async def _audit(store: Store, layout: Layout, projection: Projection, now: floa
     for checkpoint in checkpoints:
         tally.merge(checkpoint.tally)
     good = sum(tally.outcomes[outcome.value] for outcome in AS_IT_SHOULD_BE)
-    pending = await _pending(store, layout.source(projection), checkpoints, now)
+    pending = await pending_ages(store, layout.source(projection), checkpoints, now)
     return AuditStatus(
         lag=max(pending, default=0.0), examined=tally.total, repaired=tally.total - good,
         missed=missed_deletes(checkpoints),
@@ -246,7 +260,7 @@ async def _verify(store: Store, layout: Layout, projection: Projection, now: flo
     return VerifyStatus.of(document, now) if document else None
 
 
-async def _pending(store: Store, source: Container, checkpoints: list[Checkpoint], now: float) -> list[float]:
+async def pending_ages(store: Store, source: Container, checkpoints: list[Checkpoint], now: float) -> list[float]:
     """For each feed range that has changes pending, the age of the first of them in seconds."""
     ages = [await oldest(store, source, checkpoint, now) for checkpoint in checkpoints]
     return [age for age in ages if age is not None]

@@ -253,5 +253,12 @@ class Store(Protocol):
             NativeIndexError: a native index was wanted, and the account makes none.
         """
 
+    async def delete_container(self, container: Container) -> bool:
+        """Delete a container with all that is in it; False where there is none.
+
+        Raises:
+            IdentityError: the credentials allow no such thing.
+        """
+
     async def close(self) -> None:
         """Let go of connections. Safe to repeat."""

@@ -83,11 +83,11 @@ class Waiting:
                 await asyncio.sleep(min(rest, left))
                 rest = min(LONGEST_REST, rest * 1.5)
         except AskError as error:
-            error.projection = self._projection.name
+            error.projection = self._projection.label
             raise
 
     def _too_late(self, missing: Missing, timeout: float) -> BehindError:
-        name = self._projection.name
+        name = self._projection.label
         if missing == NOBODY:
             return BehindError(
                 f"no position is stored after {timeout:g} s", projection=name,

@@ -15,6 +15,7 @@ from projections.alarm import Alarm
 from projections.changes import state_of
 from projections.deadletters import DeadLetter, DeadLetters
 from projections.declare import Projection
+from projections.definitions import Definitions
 from projections.embed import Embed, Header
 from projections.embedding import EmbedWriter, HeaderWriter, InPlaceWriter
 from projections.entries import Rules, State
@@ -89,13 +90,15 @@ class Engine:
             self._writer.on_left = self._left
 
     @staticmethod
-    async def open(store: Store, layout: Layout, projection: Projection) -> Engine:
-        """An engine for a projection whose containers are as they should be.
+    async def open(store: Store, layout: Layout, projection: Projection, *, dry_run: bool = False) -> Engine:
+        """An engine for a projection whose containers are as they should be, and which is declared as it is deployed.
 
         Raises:
             MissingContainerError, UnsafeError: they are not.
         """
         engine = Engine(store, layout, projection, await check(store, layout, projection))
+        definitions = Definitions(store, layout)
+        await (definitions.check if dry_run else definitions.settle)(projection)
         await engine.alarm.load()
         return engine
 
@@ -206,7 +209,7 @@ class Engine:
             if result.outcome is Outcome.PARKED:
                 log.warning(
                     "parked",
-                    extra={"projection": self.projection.name, "item": str(result.identity), "reason": result.reason},
+                    extra={"projection": self.projection.label, "item": str(result.identity), "reason": result.reason},
                 )
         await self.alarm.heed(results, time.time())
         return results
@@ -256,7 +259,7 @@ class Worker:
         self._stopping = asyncio.Event()
         self._fan_outs: dict[str, list[FanOut]] = {}  # by the Embed
         self.alarms: dict[str, AlarmError] = {}  # of projections that have stopped; the others go on
-        self.progress = {projection.name: Progress(projection, Tally()) for projection in self._projections}
+        self.progress = {projection.label: Progress(projection, Tally()) for projection in self._projections}
 
     def stop(self) -> None:
         """Finish the pages under way, store their positions, and return from `run`."""
@@ -338,14 +341,14 @@ class Worker:
             try:
                 await self._sweep_once(engine)
             except (TransientError, AlarmError) as error:
-                log.warning("waiting", extra={"projection": engine.projection.name, "reason": error.message})
+                log.warning("waiting", extra={"projection": engine.projection.label, "reason": error.message})
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), SWEEP_SECONDS)
 
     async def _sweep_once(self, engine: Engine) -> None:
         results = await engine.sweep(self._stopping.is_set)
         if results:
-            progress = self.progress[engine.projection.name]
+            progress = self.progress[engine.projection.label]
             progress.tally.add(results)
             self._on_progress(progress)
 
@@ -356,8 +359,8 @@ class Worker:
         await checkpoints.begin(loaded)
         waiting = {str(checkpoint.feed_range) for checkpoint in loaded}
 
-        progress = self.progress[engine.projection.name]
-        known = (self.progress.get(one.name) for one in (*engine.projection.parts, *engine.projection.upstream))
+        progress = self.progress[engine.projection.label]
+        known = (self.progress.get(one.label) for one in (*engine.projection.parts, *engine.projection.upstream))
         rests_on = [progress for progress in known if progress is not None]
 
         async def fan_out_first() -> None:
@@ -412,7 +415,7 @@ class _RangeReader:
     async def run(self) -> None:
         await self._wait_for_headers()
         pause = self.poll[0]
-        while not self.stopping.is_set() and self.engine.projection.name not in self.alarms:
+        while not self.stopping.is_set() and self.engine.projection.label not in self.alarms:
             try:
                 found = await self._read_to_end()
             except TransientError as error:
@@ -421,11 +424,11 @@ class _RangeReader:
                 await self._rest(max(pause, error.retry_after))
                 continue
             except AlarmError as error:
-                if self.alarms.setdefault(self.engine.projection.name, error) is error:
+                if self.alarms.setdefault(self.engine.projection.label, error) is error:
                     log.error("stopped by its alarm", extra={**self._context(), "reason": error.message})
                 return
             except (FatalError, UnsafeError) as error:
-                error.projection = error.projection or self.engine.projection.name
+                error.projection = error.projection or self.engine.projection.label
                 raise
             if self.until_caught_up and not self.stopping.is_set():
                 return
@@ -439,7 +442,7 @@ class _RangeReader:
         reached = [asyncio.ensure_future(progress.reached.wait()) for progress in self.rests_on]
         stopped = asyncio.ensure_future(self.stopping.wait())
         while reached and not stopped.done() and not all(one.done() for one in reached):
-            if any(progress.projection.name in self.alarms for progress in self.rests_on):
+            if any(progress.projection.label in self.alarms for progress in self.rests_on):
                 break
             await asyncio.wait([stopped, *reached], timeout=1.0, return_when=asyncio.FIRST_COMPLETED)
         for one in (*reached, stopped):
@@ -483,4 +486,4 @@ class _RangeReader:
             return
 
     def _context(self) -> dict[str, str]:
-        return {"projection": self.engine.projection.name, "range": str(self.checkpoint.feed_range)}
+        return {"projection": self.engine.projection.label, "range": str(self.checkpoint.feed_range)}

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import typer
 
-from projections.cli import auditing, containers, health, reading, replaying, running, trying, verifying
+from projections.cli import (
+    auditing,
+    containers,
+    deployment,
+    health,
+    reading,
+    replaying,
+    running,
+    trying,
+    verifying,
+    versions,
+)
 from projections.cli.deadletters import deadletters
 from projections.cli.native import native
 from projections.cli.session import FAILED, GOOD
@@ -30,6 +41,10 @@ for command in (
     replaying.replay,
     verifying.verify,
     reading.lookup,
+    deployment.plan,
+    versions.promote,
+    versions.rollback,
+    versions.drop,
     health.status,
     health.doctor,
 ):

@@ -69,7 +69,7 @@ class Audited:
     def to_json(self) -> dict[str, Any]:
         """For programs."""
         return {
-            "projection": self.projection.name,
+            "projection": self.projection.label,
             "examined": self.report.examined,
             "repaired": self.report.repaired.to_stored()["outcomes"],
             "caughtUp": self.report.caught_up,
@@ -79,7 +79,7 @@ class Audited:
     def row(self) -> tuple[Any, ...]:
         """For people."""
         repaired = ", ".join(f"{name} {n:,}" for name, n in sorted(self.report.repaired.outcomes.items()))
-        return self.projection.name, self.report.examined, repaired or 0, self.report.caught_up
+        return self.projection.label, self.report.examined, repaired or 0, self.report.caught_up
 
 
 async def _audit(names: Sequence[str], watch: bool, behind: float, as_json: bool) -> int:
@@ -109,7 +109,7 @@ async def _audited(session: Session, projection: Projection, behind: float, stop
     try:
         report = await Audit(session.store, session.layout, engine, behind=behind).run(stop=stop)
     except LostRangeError as error:
-        error.projection = projection.name
+        error.projection = projection.label
         error.message = "another audit is at work on it"
         error.hint = "a running worker audits by itself: leave it to that one, or run the worker with --no-audit"
         raise
@@ -191,7 +191,7 @@ class BackgroundAudit:
 
 def _log(projection: Projection, report: AuditReport) -> None:
     if report.examined:
-        fields = {"projection": projection.name, "examined": report.examined, "repaired": report.repaired.total}
+        fields = {"projection": projection.label, "examined": report.examined, "repaired": report.repaired.total}
         log.info("audited", extra=fields)
 
 

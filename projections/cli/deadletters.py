@@ -80,7 +80,7 @@ class Asked:
             CatalogError: there is no such projection.
         """
         catalog = session.layout.catalog
-        return Asked(session, [catalog[name]] if name is not None else list(catalog), choice)
+        return Asked(session, catalog.versions(name) if name is not None else list(catalog), choice)
 
     def letters(self, projection: Projection) -> DeadLetters:
         """All letters of a projection."""
@@ -205,7 +205,8 @@ def show(
 async def _show_all(name: str, ids: Sequence[str], as_json: bool) -> int:
     async with opened() as session:
         asked = Asked.of(session, name, Choice(ids=tuple(dict.fromkeys(ids))))
-        found = await asked.letters(asked.projections[0]).read(asked.choice.ids)
+        letters = [await asked.letters(projection).read(asked.choice.ids) for projection in asked.projections]
+        found = [letter for of_one in letters for letter in of_one]
     for letter in found:
         if as_json:
             emit(letter.to_json())
@@ -270,9 +271,9 @@ async def _retry(name: str | None, choice: Choice, dry_run: bool, as_json: bool)
         asked = Asked.of(session, name, choice)
         with _bars() as bars:
             for projection in asked.projections:
-                counts[projection.name] = counted = Counter[str]()
-                bar = bars.add_task(projection.name, total=None, done=0)
-                engine = await Engine.open(session.store, session.layout, projection)
+                counts[projection.label] = counted = Counter[str]()
+                bar = bars.add_task(projection.label, total=None, done=0)
+                engine = await Engine.open(session.store, session.layout, projection, dry_run=dry_run)
                 async for letters in _batches(asked.pages(projection, found)):
                     results = await (engine.foresee(letters) if dry_run else engine.retry(letters))
                     counted.update(map(became, results))
@@ -344,12 +345,12 @@ async def _drop(name: str, choice: Choice, sure: bool, dry_run: bool, as_json: b
     count = dropped = 0
     async with opened() as session:
         asked = Asked.of(session, name, choice)
-        projection = asked.projections[0]
-        async for page in asked.pages(projection, found):
-            _show(page, as_json)
-            count += len(page)
-            if sure and not dry_run:
-                dropped += await asked.letters(projection).remove(page)
+        for projection in asked.projections:
+            async for page in asked.pages(projection, found):
+                _show(page, as_json)
+                count += len(page)
+                if sure and not dry_run:
+                    dropped += await asked.letters(projection).remove(page)
     if dry_run or not sure:
         say(f"{count:,} would be dropped; nothing was")
         if not dry_run and count:

@@ -81,12 +81,13 @@ def status_table(found: list[Status]) -> Any:
     """One row a projection."""
     rows = [
         (
-            one.projection, one.health.value, one.entries, one.gap, one.lag,
+            one.label, one.health.value, one.entries, one.gap, one.lag,
             _waiting(one.deadletters, one.oldest_deadletter), _waiting(one.deferred, one.oldest_deferred),
             _audited(one), _verified(one),
             ", ".join(f"{name} {count:,}" for name, count in sorted(one.tally.outcomes.items()))
             + "".join(f"; no {container}" for container in one.missing)
             + (f"; {one.fan_outs}" if one.fan_outs else "")
+            + (f"; replay due: {', '.join(one.due)}" if one.due else "")
             + (f"; alarm: {one.alarm.items:,} in a row parked ({one.alarm.error})" if one.alarm else "")
             + ("; hand-over under way" if one.handing_over else "")
             + "".join(f"; deletes may have been missed from {span}" for span in _missed(one)),

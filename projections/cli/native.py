@@ -49,7 +49,7 @@ async def _explain(name: str, as_json: bool) -> int:
 def explained(layout: Layout, projection: Projection) -> dict[str, Any]:
     """For programs."""
     obstacles = gsi.obstacles(projection, layout.catalog.database or layout.database)
-    base: dict[str, Any] = {"projection": projection.name, "expressible": not obstacles}
+    base: dict[str, Any] = {"projection": projection.label, "expressible": not obstacles}
     if obstacles or not isinstance(projection, Index):
         return base | {"obstacles": [one.to_json() for one in obstacles]}
     wanted = description(layout, projection)

@@ -11,11 +11,12 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from projections.cli.console import emit, say
-from projections.cli.session import GOOD, AsJson, Session, complete, opened
+from projections.cli.session import GOOD, AsJson, complete, opened
 from projections.declare import Projection
 from projections.errors import AskError
 from projections.keys import KeyValue
-from projections.lookup import Found, Lookup
+from projections.lookup import Found
+from projections.named import NamedLookup
 
 OPEN = "..."
 """As a KEY: this level is left open."""
@@ -60,11 +61,12 @@ async def _lookup(
     wait: str | None, timeout: float,
 ) -> int:  # fmt: skip
     async with opened() as session:
+        reading = await NamedLookup.open(session.store, session.layout, name)
         if wait is not None:
-            await Lookup(session.store, session.layout, session.layout.catalog[name]).wait_for(wait, timeout=timeout)
-        values = key if text else parse_keys(session.layout.catalog[name], key)
+            await reading.wait_for(wait, timeout=timeout)
+        values = key if text else parse_keys(await reading.projection(), key)
         total = _Total()
-        async for found in _pages(session, name, values, options, page_size, as_json):
+        async for found in _pages(reading, values, options, page_size, as_json):
             if as_json:
                 emit(answer(name, values, found))
                 return GOOD
@@ -93,10 +95,9 @@ class _Total:
 
 
 async def _pages(
-    session: Session, name: str, values: Sequence[Any], options: dict[str, Any], page_size: int | None, whole: bool
+    reading: NamedLookup, values: Sequence[Any], options: dict[str, Any], page_size: int | None, whole: bool
 ) -> AsyncIterator[Found]:
     """What there is to show: one page, everything at once, or page by page as it comes."""
-    reading = Lookup(session.store, session.layout, session.layout.catalog[name])
     if whole or page_size is not None:
         yield await reading.entries(*values, page_size=page_size, **options)
         return
@@ -154,7 +155,7 @@ def parse_keys(projection: Projection, texts: Sequence[str]) -> list[Any]:
         return [... if text == OPEN else parse_key(text) for text in texts]
     if len(named) < len(texts):
         raise AskError(
-            "some values are named and some are not", projection=projection.name, hint="name all, or give all in order"
+            "some values are named and some are not", projection=projection.label, hint="name all, or give all in order"
         )
     return [{match[1]: parse_key(match[2]) for match in named}]
 

@@ -147,7 +147,7 @@ class Replayed:
         """For programs."""
         report = self.report
         told: dict[str, Any] = {
-            "projection": self.projection.name,
+            "projection": self.projection.label,
             "dryRun": self.samples is not None,
             "finished": report.finished,
             "resumed": report.resumed,
@@ -197,8 +197,8 @@ class Asked:
         target = session.layout.target(self.projection)
         samples = Samples(target, session.layout.catalog.reserved) if self.dry_run else None
         rehearsal = Rehearsal(store, samples.add) if samples else None
-        engine = await Engine.open(rehearsal or store, session.layout, self.projection)
-        with _showing(self.projection.name, self.ru, quiet=self.quiet) as show:
+        engine = await Engine.open(rehearsal or store, session.layout, self.projection, dry_run=self.dry_run)
+        with _showing(self.projection.label, self.ru, quiet=self.quiet) as show:
             replaying = Replay(
                 rehearsal or store, session.layout, engine, begin=self.begin, selection=self.selection,
                 rehearsal=rehearsal, request_units=self.ru, on_progress=show,
@@ -206,7 +206,7 @@ class Asked:
             try:
                 report = await replaying.run(restart=self.restart, stop=stop)
             except AskError as error:
-                error.projection = error.projection or self.projection.name
+                error.projection = error.projection or self.projection.label
                 raise
         if isinstance(self.projection, Header) and not self.dry_run and not stop():
             await (await open_fan_out(store, session.layout, self.projection)).run(stop)
@@ -241,7 +241,7 @@ def _tell(done: Sequence[Replayed], ru: float | None, as_json: bool) -> None:
     columns = ("projection", "read", "outcomes", "RU", "RU to write", "calls", "seconds", "to its end")
     rows = [
         (
-            one.projection.name, one.report.read,
+            one.projection.label, one.report.read,
             ", ".join(f"{name} {n:,}" for name, n in sorted(one.report.applied.outcomes.items())) or "-",
             round(one.report.cost.request_units), round(one.estimate) if one.samples else None,
             one.report.cost.calls, round(one.report.seconds, 1), one.report.finished,
@@ -267,5 +267,6 @@ def _tell_samples(one: Replayed, ru: float | None) -> None:
     units = one.report.cost.request_units + one.estimate
     at_cap = f", {units / ru:,.0f} s at {ru:,.0f} RU per second" if ru else ""
     say(
-        f"{one.projection.name}: nothing was written; it would take some {units:,.0f} RU{at_cap} (writes are estimated)"
+        f"{one.projection.label}: nothing was written; it would take some {units:,.0f} RU{at_cap}, "
+        "of which writes are estimated"
     )

@@ -112,7 +112,7 @@ def make_worker(
 def report(progress: Progress, seconds: float) -> dict[str, Any]:
     """For programs."""
     return {
-        "projection": progress.projection.name,
+        "projection": progress.projection.label,
         "caughtUp": progress.caught_up,
         **progress.tally.to_stored(),
         "seconds": round(seconds, 2),
@@ -125,7 +125,7 @@ def tally_table(progress: Sequence[Progress]) -> Any:
     return table(
         ("projection", "items", *seen, "reasons"),
         [
-            (one.projection.name, one.tally.total, *(one.tally.outcomes[name] for name in seen), _reasons(one))
+            (one.projection.label, one.tally.total, *(one.tally.outcomes[name] for name in seen), _reasons(one))
             for one in progress
         ],
     )
@@ -151,7 +151,7 @@ def _showing(as_json: bool) -> Iterator[Callable[[Progress], None]]:
         tasks: dict[str, Any] = {}
 
         def show(progress: Progress) -> None:
-            name = progress.projection.name
+            name = progress.projection.label
             if name not in tasks:
                 tasks[name] = bars.add_task(name, total=None, said="")
             bars.update(tasks[name], said=f"{progress.tally.total:,}{', caught up' if progress.caught_up else ''}")
@@ -166,7 +166,7 @@ class _Reporter:
         self._last: dict[str, tuple[float, int]] = {}
 
     def __call__(self, progress: Progress) -> None:
-        name, now = progress.projection.name, time.monotonic()
+        name, now = progress.projection.label, time.monotonic()
         last, items = self._last.setdefault(name, (now, 0))
         if now - last >= REPORT_SECONDS and progress.tally.total > items:
             self._last[name] = (now, progress.tally.total)

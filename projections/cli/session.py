@@ -81,12 +81,12 @@ def stopping(end: Callable[[], None]) -> Iterator[set[signal.Signals]]:
 
 
 def named(layout: Layout, names: Sequence[str]) -> list[Projection]:
-    """The projections of these names, with what they rest on, each once; all when there are none.
+    """The projections of these names, in all their versions, with what they rest on, each once; all without names.
 
     Raises:
         CatalogError: there is no such projection.
     """
-    chosen = [layout.catalog[name] for name in names] or list(layout.catalog)
+    chosen = [one for name in names for one in layout.catalog.versions(name)] or list(layout.catalog)
     return list({part.full_name: part for one in chosen for part in (*one.parts, one)}.values())
 
 

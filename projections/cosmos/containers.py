@@ -63,6 +63,17 @@ async def create(database: DatabaseProxy, wanted: Description) -> bool:
     return True
 
 
+async def delete(database: DatabaseProxy, container: Container) -> bool:
+    """Delete a container; False where there is none."""
+    try:
+        await database.delete_container(container.name)
+    except CosmosResourceNotFoundError:
+        return False
+    except (AzureError, ClientError, OSError) as error:
+        raise translate(error) from error
+    return True
+
+
 def _options(wanted: Description) -> dict[str, Any]:
     unique = {"uniqueKeys": [{"paths": list(paths)} for paths in wanted.unique_keys]}
     return {

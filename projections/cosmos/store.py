@@ -13,7 +13,7 @@ from azure.cosmos.aio import ContainerProxy, CosmosClient
 from azure.cosmos.exceptions import CosmosBatchOperationError, CosmosResourceNotFoundError
 
 from projections.cosmos.arguments import argument, batched, feed_scope
-from projections.cosmos.containers import create, described, throughput
+from projections.cosmos.containers import create, delete, described, throughput
 from projections.cosmos.errors import calling, feed_refused, refused, translate
 from projections.cosmos.reads import AWKWARD, by_ids, divided
 from projections.cosmos.sessions import behind
@@ -256,6 +256,10 @@ class CosmosStore:
         return await create(
             await calling(self._client.create_database_if_not_exists(wanted.container.database)), wanted
         )
+
+    async def delete_container(self, container: Container) -> bool:
+        self._known.pop(container, None)
+        return await delete(self._client.get_database_client(container.database), container)
 
 
 async def _side_by_side(calls: Sequence[Coroutine[Any, Any, T]]) -> list[T]:

@@ -9,9 +9,11 @@ import pytest
 from projections.declare import Catalog, Index, Source, Target, Throughput
 from projections.drift import differences
 from projections.errors import MissingContainerError, NativeIndexError
+from projections.identity import Place
+from projections.keys import Key
 from projections.memory import MemoryStore
 from projections.provision import Layout, own
-from projections.store import Container, Description, Native, Store
+from projections.store import Container, Description, Native, Store, Upsert
 
 POLICY = {
     "indexingMode": "consistent",
@@ -114,3 +116,21 @@ async def test_a_native_index_is_refused_and_nothing_is_made_where_there_is_no_s
         )
     assert raised.value.hint or isinstance(store, MemoryStore)
     assert await store.describe(index) is None
+
+
+async def test_a_container_goes_with_all_that_is_in_it(store: Store, database: str) -> None:
+    wanted, _ = await made(store, database)
+    await store.write(wanted.container, Key.of("a"), [Upsert({"id": "1", "k": "a"})])
+    assert await store.delete_container(wanted.container)
+    assert await store.describe(wanted.container) is None
+    assert not await store.delete_container(wanted.container)
+    with pytest.raises(MissingContainerError):
+        await store.read(wanted.container, [Place("1", Key.of("a"))])
+
+
+async def test_a_container_that_is_made_anew_is_empty(store: Store, database: str) -> None:
+    wanted, _ = await made(store, database)
+    await store.write(wanted.container, Key.of("a"), [Upsert({"id": "1", "k": "a"})])
+    await store.delete_container(wanted.container)
+    await store.create_container(wanted)
+    assert await store.read(wanted.container, [Place("1", Key.of("a"))]) == {}

@@ -101,6 +101,9 @@ class Line:
     async def create_container(self, wanted: Description) -> bool:
         return await self._store.create_container(wanted)
 
+    async def delete_container(self, container: Container) -> bool:
+        return await self._store.delete_container(container)
+
     async def close(self) -> None:
         return None
 

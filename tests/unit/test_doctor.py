@@ -226,6 +226,21 @@ async def test_deletes_that_may_have_been_missed(of: str) -> None:
     assert "deletes may have been missed from 2023-11-14" in row
 
 
+async def test_a_declaration_that_is_not_what_is_deployed() -> None:
+    store, where = await ready()
+    await Worker(store, where, list(where.catalog)).run(until_caught_up=True)
+    [refused] = await work(store, layout(placement_buckets=4))
+    assert (refused.severity, "placement_buckets: 16 -> 4" in refused.reason) == ("error", True)
+    assert "version=2" in str(refused.remedy)
+
+    changed = layout(include=("total",))
+    assert [finding.severity for finding in await work(store, changed)] == ["ok"]  # nobody has started it yet
+    await Worker(store, changed, list(changed.catalog)).run(until_caught_up=True)
+    [due] = await work(store, changed)
+    assert (due.severity, "include" in due.reason) == ("warning", True)
+    assert "projections replay by-status@1" in str(due.remedy)
+
+
 def test_the_app_in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = Settings.read({"PROJECTIONS_CATALOG": "json:nothing"})
     monkeypatch.chdir(tmp_path)

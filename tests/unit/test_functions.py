@@ -12,6 +12,7 @@ import pytest
 
 from projections.declare import Catalog, Source
 from projections.deferred import Deferral, Deferred
+from projections.definitions import Definitions
 from projections.errors import AlarmError, MissingContainerError, TransientError, UnreachableError, UnsafeError
 from projections.functions import TriggeredWorker, _with_fields
 from projections.hosting import UnheldError
@@ -317,6 +318,17 @@ async def test_health_tells_of_an_alarm(shop: Shop) -> None:
     code, text = await shop.worker.health()
     assert (code, json.loads(text)["status"]) == (503, "not ready")
     assert "items in a row cannot be projected" in json.loads(text)["problems"][0]["reason"]
+
+
+async def test_a_declaration_that_is_not_what_is_deployed_is_refused(shop: Shop) -> None:
+    notice = await shop.notice()
+    other = shop.projection.model_copy(update={"placement_buckets": 4})
+    await Definitions(shop.store, Layout(Catalog(projections=(other,)), "shop")).settle(other)
+    with pytest.raises(UnsafeError, match="placement_buckets: 4 -> 16"):
+        await shop.worker.apply(shop.projection, notice)
+    code, text = await shop.worker.health()
+    assert (code, json.loads(text)["status"]) == (503, "not ready")
+    assert "version=2" in json.loads(text)["problems"][0]["remedy"]
 
 
 async def test_health_is_ok(shop: Shop) -> None:

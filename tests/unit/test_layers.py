@@ -14,6 +14,7 @@ PACKAGE = ROOT / "projections"
 PURE = {
     "errors", "asking", "keys", "texts", "buckets", "strategies", "version", "where", "flows", "declare", "identity",
     "entries", "plan", "outcomes", "rows", "embed", "references", "measures", "aggregate", "totals", "changes",
+    "revision",
 }  # fmt: skip
 PURE_MAY_IMPORT = {
     "__future__", "abc", "base64", "collections", "copy", "dataclasses", "datetime", "decimal", "enum", "functools",

@@ -84,7 +84,7 @@ async def test_for_programs() -> None:
         "projection": "by-status", "version": 1, "target": "db/by-status", "health": "ok", "missing": [], "entries": 1,
         "ranges": 1, "gap": "0", "lagSeconds": 0.0, "deadLetters": 1, "fanOuts": None,
         "oldestDeadLetterSeconds": 90.0, "deferred": 0, "oldestDeferredSeconds": None, "alarm": None, "audit": None,
-        "handingOver": 0, "missedDeletes": [], "verify": None,
+        "handingOver": 0, "missedDeletes": [], "verify": None, "replayDue": [],
         "outcomes": {"parked": 1, "skipped": 1, "written": 1},
         "reasons": {"parked: ItemError": 1, "skipped: missing key": 1},
     }  # fmt: skip
