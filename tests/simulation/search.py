@@ -171,7 +171,7 @@ class Search:
             yield source_, world_, given, killed, *after
             if written and self._kills and following != DONE:
                 after[number] = self._killed(number)
-                yield source_, world_, given, killed or self._owing(number), *after
+                yield source_, world_, given, max(killed, self._owing(number)), *after
 
     def _killed(self, number: int) -> int:
         """The track of a worker that was killed: the owner is followed by another one."""
