@@ -147,11 +147,15 @@ class Groups:
         self._balance = Balance(store, layout.target(rules.projection), rules.projection, rules.reserved)
         self.begin()
 
-    def begin(self) -> None:
-        """Begin with the first document of the target."""
+    def begin(self, unbalanced: Sequence[Key] = ()) -> None:
+        """Begin with the target, or go on where so many groups have been found not to be balanced."""
         self._seen: set[Key] = set()
-        self._unbalanced: dict[Key, Fold] = {}  # with what they should come to
+        self._unbalanced = {key: Fold(self._projection) for key in unbalanced}  # with what they should come to
         self.unknown = 0  # groups that others change faster than they can be read
+
+    @property
+    def unbalanced(self) -> list[Key]:
+        return list(self._unbalanced)
 
     def key(self, document: Document) -> Key:
         return self._sides.place(Side.TARGET, document).key

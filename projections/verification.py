@@ -12,6 +12,7 @@ from projections.aggregate import Aggregate
 from projections.books import Books
 from projections.declare import Projection
 from projections.differences import Difference
+from projections.keys import Key
 from projections.outcomes import Tally
 from projections.sides import Piece
 from projections.store import Document, FeedRange
@@ -132,6 +133,7 @@ class Run:
     faulty: bytearray = field(default_factory=lambda: bytearray(BUCKETS))  # buckets with differences
     held: dict[str, Difference] = field(default_factory=dict)  # what may turn out to be something else
     moved: dict[str, bool] = field(default_factory=dict)  # empty places of entries that are elsewhere
+    unbalanced: list[Key] = field(default_factory=list)  # groups whose total is not what contributions come to
     saves: int = 0
     etag: str | None = None
 
@@ -153,6 +155,7 @@ class Run:
             "faulty": _packed(self.faulty),
             "held": {name: difference.to_json() for name, difference in self.held.items()},
             "moved": self.moved,
+            "unbalanced": [key.to_list() for key in self.unbalanced],
             "report": self.report.to_json(),
             "saves": self.saves,
             "ttl": STORED_SECONDS,
@@ -170,6 +173,7 @@ class Run:
             stored["position"], Sums.from_stored(stored["sums"]) if stored["sums"] else Sums(), books,
             _unpacked(stored["chosen"]),
             _unpacked(stored["groups"]), bytearray(_unpacked(stored["faulty"])), held, dict(stored["moved"]),
+            [Key.from_list(one) for one in stored["unbalanced"]],
             stored["saves"], stored["_etag"],
         )  # fmt: skip
 

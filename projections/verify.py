@@ -134,7 +134,10 @@ class Verify:
         stored = (await self._store.read(self._layout.state, [place])).get(place)
         options = f"{self._scope}{', repair' if self._repairing else ''}"
         if stored is not None and stored["options"] == options and not restart:
-            return Run.from_stored(stored, self._projection, self._rules.reserved)
+            run = Run.from_stored(stored, self._projection, self._rules.reserved)
+            if self._groups:
+                self._groups.begin(run.unbalanced)
+            return run
         run = Run(options, await self._pieces(), Report(self._projection.name, str(self._scope)), int(self._now()))
         run.etag = stored["_etag"] if stored else None
         if not self._scope.whole:
@@ -362,6 +365,7 @@ class Verify:
         self._report()
         run = self._run
         run.saves += 1
+        run.unbalanced = self._groups.unbalanced if self._groups else []
         document = run.to_stored(str(self._key.values[0]))
         run.etag = await self._write(Replace(document, run.etag) if run.etag else Create(document))
         self._saved_at = time.monotonic()

@@ -36,6 +36,7 @@ def run() -> Run:
     made = Run("all, repair", pieces, report, 1_700_000_000, Phase.FIND, 1, "b3BhcXVl")
     made.chosen = bytes(made.faulty[:-1]) + b"\1"
     made.held, made.moved, made.saves = {'|target|x|["open"]': foreign}, {'target|o1~a|["open"]': True}, 4
+    made.unbalanced = [Key.of("open")]
     return made
 
 
