@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from projections.declare import Projection
-from projections.errors import CatalogError, ConflictError
+from projections.errors import CatalogError, ConflictError, MissingContainerError
 from projections.identity import Place
 from projections.keys import Key
 from projections.provision import Layout
@@ -98,9 +98,12 @@ class Aliases:
         return await self.stored(name) or Alias(name, self._layout.catalog[name].version)
 
     async def stored(self, name: str) -> Alias | None:
-        """The alias as somebody has switched it."""
+        """The alias as somebody has switched it; None where nobody has, or nothing has ever run."""
         place = Place(name, PARTITION)
-        document = (await self._store.read(self._layout.state, [place])).get(place)
+        try:
+            document = (await self._store.read(self._layout.state, [place])).get(place)
+        except MissingContainerError:
+            return None
         return Alias.from_stored(document) if document else None
 
     async def forget(self, alias: Alias) -> None:
