@@ -18,7 +18,8 @@ from typing import Final
 
 from projections.changes import made_at
 from projections.declare import Projection
-from projections.feed import Checkpoint, Checkpoints, LostRangeError, Reading
+from projections.feed import Checkpoint, Checkpoints, LostRangeError
+from projections.handover import Reading
 from projections.outcomes import Outcome, Result, Tally
 from projections.provision import Layout
 from projections.store import Page, Store

@@ -21,7 +21,8 @@ from projections.embedding import EmbedWriter, HeaderWriter, InPlaceWriter
 from projections.entries import Rules, State
 from projections.errors import AlarmError, FatalError, TransientError, UnsafeError
 from projections.fanout import FanOut, Jobs
-from projections.feed import Checkpoint, Checkpoints, LostRangeError, Reading
+from projections.feed import Checkpoint, Checkpoints, LostRangeError
+from projections.handover import Reading
 from projections.identity import Identity, Place
 from projections.notices import Resolved, Resolver
 from projections.outcomes import Outcome, Result, Tally

@@ -18,7 +18,8 @@ import pytest
 from projections.aggregate import Aggregate
 from projections.declare import Catalog, Index, Source
 from projections.embed import Embed, Reference
-from projections.feed import Checkpoints, Reading
+from projections.feed import Checkpoints
+from projections.handover import Reading
 from projections.identity import Place
 from projections.keys import Key
 from projections.measures import Count, Max, Sum

@@ -9,7 +9,8 @@ import pytest
 
 from projections.changes import is_version
 from projections.errors import LostPositionError, NoVersionsError, TransientError
-from projections.feed import KEEP_SECONDS, Checkpoint, Checkpoints, Reading, Span, oldest
+from projections.feed import Checkpoint, Checkpoints, Span, oldest
+from projections.handover import KEEP_SECONDS, Reading
 from projections.identity import Place
 from projections.keys import Key
 from projections.memory import MemoryStore
