@@ -129,7 +129,8 @@ class Damage:
         path = self._paths[-1] if self._paths[-1] != ("id",) else self._paths[0]
         for name in path[:-1]:
             inner[name] = inner = dict(inner[name])
-        inner[path[-1]] = f"elsewhere-{entry['id']}"
+        of = f"{self.projection.reference}|" if isinstance(self.projection, Header) else ""
+        inner[path[-1]] = f"{of}elsewhere-{entry['_source']['id']}"
         return self.place(moved), moved
 
     async def _moved(self) -> None:
