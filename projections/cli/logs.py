@@ -38,9 +38,19 @@ def _value(value: Any) -> str:
     return text if plain else json.dumps(text, ensure_ascii=False)
 
 
+class _ToStderr(logging.Handler):
+    """To what is the standard error when something is logged: a command may be one of several in a process."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            print(self.format(record), file=sys.stderr, flush=True)  # noqa: T201
+        except Exception:
+            self.handleError(record)
+
+
 def log_to_stderr(*, as_json: bool = False) -> None:
     """Show what the worker and the libraries log."""
-    handler = logging.StreamHandler(sys.stderr)
+    handler = _ToStderr()
     handler.setFormatter(Structured(as_json=as_json))
     root = logging.getLogger()
     root.handlers = [handler]

@@ -185,7 +185,7 @@ def test_status(shop: Terminal) -> None:
         "projection": "orders-by-id", "version": 1, "target": f"{shop.settings.database}/orders-by-id", "health": "ok",
         "missing": [], "entries": 40, "ranges": 1, "gap": "0", "lagSeconds": 0.0, "deadLetters": 0,
         "oldestDeadLetterSeconds": None, "deferred": 0, "oldestDeferredSeconds": None, "fanOuts": None,
-        "alarm": None, "audit": None, "handingOver": 0, "missedDeletes": [], "replayDue": [],
+        "alarm": None, "audit": None, "handingOver": 0, "missedDeletes": [], "verify": None, "replayDue": [],
         "outcomes": {"written": 40}, "reasons": {},
     }  # fmt: skip
     assert "orders-by-status" in shop("status").stdout
