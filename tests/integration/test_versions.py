@@ -22,6 +22,7 @@ from projections.promotion import NotReadyError, Order, Outcome, Promotion
 from projections.provision import Layout, initialise
 from projections.store import Container, Store, Upsert
 from projections.strategies import HashSuffix
+from projections.verification import Report
 from projections.verified import Verification
 from projections.worker import Engine, Worker
 from tests.integration.conftest import KilledError, MortalStore, Shop
@@ -229,7 +230,7 @@ async def test_a_version_that_is_not_verified_is_not_promoted(shop: Any, found: 
 )
 async def test_what_verify_has_stored_counts(shop: Any, stored: dict[str, Any], words: str | None) -> None:
     s = await built(shop)
-    found = {"scope": "all", "complete": True, "differences": {}, "repaired": None, "left": {}, **stored}
+    found = {**Report("by-number", "all").to_json(), "complete": True, **stored}
     document = {"id": "verified", "pk": "by-number@2", "at": time.time() + 1, **found}
     await s.store.write(s.layout.state, Key.of("by-number@2"), [Upsert(document)])
     promotion = Promotion(s.store, s.layout, wait=1.0)
